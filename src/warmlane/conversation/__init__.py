@@ -1,0 +1,1 @@
+"""The dialect-neutral vocabulary: messages, turns and their events. Pure data, no I/O."""

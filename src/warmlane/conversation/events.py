@@ -1,0 +1,68 @@
+"""What a running turn tells the edge, in order: Validated, Started, deltas, then exactly one of Finished or Failed.
+
+Failed may come at any point, also first. Nothing comes after Finished or Failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warmlane.conversation.turn import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The request is sound and its prompt fits; it now waits for a seat. A Failed before this is the client's fault or
+    an overload and has an HTTP status of its own; after it a stream may have begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is placed: its length and how much of it is warm are known; prefill begins."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """Call number `index` of this turn, counted from 0."""
+
+    index: int
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """The next piece of the JSON text of call `index`'s arguments."""
+
+    index: int
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Committed, stored if asked, adopted: a client that chains on seeing this hits."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The turn ended in an error; nothing of it is stored."""
+
+    error: Exception
+
+
+TurnEvent = Validated | Started | TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished | Failed

@@ -1,0 +1,113 @@
+"""One turn, dialect-neutral: what is asked, what happens, what it cost."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from warmlane.conversation.messages import Message
+
+
+class Dialect(StrEnum):
+    """Which wire the request came over."""
+
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    CHAT = "chat"
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampling settings; None leaves a field to the session's default, then the model's."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+
+
+class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A validated request. The edge builds it; nothing behind the edge sees a wire format.
+
+    `input` is what this request adds (Responses) or the whole history (Messages and Chat, whose clients replay it).
+    `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
+    row so that a later retrieve can answer with it, and never read behind the edge.
+    """
+
+    request_id: str
+    response_id: str
+    dialect: Dialect
+    tenant: str
+    domain: bytes
+    model: str
+    input: tuple[Message, ...]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    store: bool = False
+    retention_s: float | None = None
+    sampling: Sampling = Sampling()
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    echo: bytes = b"{}"
+
+
+class StopReason(StrEnum):
+    """Why a successful turn ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    STOP_SEQUENCE = "stop_sequence"
+    TOOL_CALLS = "tool_calls"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens the engine really handled. `cached_tokens` of `prompt_tokens` were not prefilled anew."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class CacheOutcome(StrEnum):
+    """What this turn found warm.
+
+    `hit`: its session was leased. `cold_replay`: a session was asked for and missed. `prefix_hit`: a fresh session whose
+    prompt shared cells with another. `fresh`: nothing to reuse.
+    """
+
+    HIT = "hit"
+    COLD_REPLAY = "cold_replay"
+    PREFIX_HIT = "prefix_hit"
+    FRESH = "fresh"
+
+
+class CacheFacts(msgspec.Struct, frozen=True):
+    """The cache facts of a turn. `reason` is a `sessions.MissReason` value."""
+
+    outcome: CacheOutcome
+    reason: str
+    cached_tokens: int = 0
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """Where a turn's time went, in milliseconds."""
+
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that succeeded. `message` is the assistant's, with its sampled tokens."""
+
+    message: Message
+    stop_reason: StopReason
+    stop_sequence: str | None = None
+    usage: Usage
+    cache: CacheFacts
+    timings: Timings = Timings()

@@ -1,0 +1,187 @@
+"""What the rest of Warmlane knows of an engine.
+
+An engine is one loaded model behind a worker process (or, in tests, an object in this process). It decides which KV
+cells exist; everyone else names them only by `OwnerId`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class OwnerId(msgspec.Struct, frozen=True, order=True):
+    """The name of one conversation's cells. Never reused: `serial` counts up for the life of the server process, and
+    `generation` is that of the worker the owner was made for."""
+
+    generation: int
+    serial: int
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Resolved sampling settings. `temperature` 0 is greedy (argmax); `top_k` 0, `top_p` 1 and `min_p` 0 switch each
+    filter off; `seed` None draws one from the system."""
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 40
+    min_p: float = 0.05
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of a loaded model, fixed for the life of one worker.
+
+    `capacity` is how many turns run at once (1 means flat, whatever `block_paged` says); `n_ctx` is the window of one
+    turn in tokens (prompt and output). `tokenizer` fingerprints the vocabulary: sampled ids are replayed only under an
+    equal one. `special_tokens` are the texts the tokenizer turns into control tokens.
+    """
+
+    model: str
+    fingerprint: str
+    tokenizer: str
+    n_ctx: int
+    capacity: int
+    block_paged: bool
+    generation: int
+    chat_template: str | None
+    bos_token: str
+    eos_token: str
+    add_bos: bool
+    special_tokens: tuple[str, ...]
+    sampling: SamplingParams
+
+
+class TextPiece(msgspec.Struct, frozen=True):
+    """Text to tokenize. With `special`, the texts of control tokens become those tokens; without, they stay text.
+    `bos` asks for the model's own opening tokens in front, if the model wants any."""
+
+    text: str
+    special: bool
+    bos: bool = False
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn for the engine. `domain` (16 bytes) bounds what prefixes it may share; `prompt` is the whole prompt in
+    token ids, however much of it is warm. `max_tokens` counts sampled tokens; generation also ends at the window."""
+
+    owner: OwnerId
+    domain: bytes
+    prompt: tuple[int, ...]
+    sampling: SamplingParams
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+
+
+class EndReason(StrEnum):
+    """Why generation ended: an end-of-generation token, `max_tokens` or the window, or a stop string."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    STOP_SEQUENCE = "stop_sequence"
+
+
+class Placed(msgspec.Struct, frozen=True, tag="placed"):
+    """First event: the sequence has cells; `cached_tokens` of the prompt are warm (at most `prompt_tokens` - 1)."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
+    """New text. Whole characters only; anything that may be the start of a stop string is held back. `n_tokens` is how
+    many tokens were sampled since the last chunk."""
+
+    text: str
+    n_tokens: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """Last event of a turn that succeeded.
+
+    `output_tokens` counts every sampled token, the end-of-generation token included. `token_ids` is the longest prefix
+    of the sampled ids whose text, `token_text`, is a prefix of the text delivered in chunks.
+    """
+
+    reason: EndReason
+    stop_sequence: str | None
+    output_tokens: int
+    token_ids: tuple[int, ...]
+    token_text: str
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+
+
+EngineEvent = Placed | Chunk | Ended
+
+
+@runtime_checkable
+class CacheOwnerEngine(Protocol):
+    """The part of an engine that sessions need: who owns cells, and how they are given back."""
+
+    @property
+    def generation(self) -> int:
+        """The running worker's generation; it grows by one each time the worker is replaced."""
+        ...
+
+    @property
+    def capacity(self) -> object:
+        """How many turns run at once, as the engine reports it: judged by `sessions.is_paged`, never trusted."""
+        ...
+
+    @property
+    def block_paged(self) -> object:
+        """Whether live turns are isolated by owner and verified prefixes shared."""
+        ...
+
+    async def release(self, owner: OwnerId, *, purge: bool = False) -> None:
+        """Give up the cells of `owner`; a no-op for one that holds none. They may stay as an idle prefix that others
+        of the domain can share, unless `purge`. Takes effect between two engine steps."""
+        ...
+
+    async def truncate(self, owner: OwnerId, length: int) -> bool:
+        """Cut `owner`'s cells to `length` tokens. False if the engine cannot; the cells are then undefined and the
+        caller must release the owner."""
+        ...
+
+    async def reset(self) -> None:
+        """Flat engines: empty the one cache. A paged engine ignores it."""
+        ...
+
+
+class Engine(CacheOwnerEngine, Protocol):
+    """A model that answers. All methods raise `errors.EngineDied` while no worker is ready."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether a turn could be taken now."""
+        ...
+
+    def new_owner(self) -> OwnerId:
+        """A fresh owner id of the running generation."""
+        ...
+
+    async def tokenize(self, pieces: Sequence[TextPiece]) -> list[list[int]]:
+        """Token ids of each piece."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> AsyncIterator[EngineEvent]:
+        """Run one turn: Placed, Chunk…, Ended. Closing the iterator, or cancelling the task that awaits it, cancels the
+        turn within one engine step; its cells then stay with the owner, valid for as far as they were computed.
+
+        Raises `errors.EngineFault` if this turn failed, `errors.EngineDied` if the worker did,
+        `errors.ContextOverflow` if the prompt can never fit.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop the worker; turns still running end in `EngineDied`."""
+        ...

@@ -1,0 +1,158 @@
+"""Every error Warmlane raises, as one tree.
+
+WarmlaneError
+├── ConfigError                 a flag, file or model that cannot be used; the message says how to fix it
+├── RequestError                the client's fault, found before any model work
+│   ├── InvalidRequest          a field's value is wrong
+│   ├── ContextOverflow         the prompt cannot fit the model's window
+│   ├── Unauthorized            no key, or an unknown one
+│   ├── ModelNotFound
+│   ├── ResponseNotFound        retrieve or delete of an id this tenant does not have
+│   └── PreviousResponseNotFound
+├── Overloaded                  nothing is wrong with the request; try again later
+│   ├── QueueFull               the admission budget is spent
+│   ├── QueueTimeout            waited for a seat until the deadline
+│   └── Unavailable             draining, loading, or the engine or store is down
+├── SessionError                a session was used against its contract (a bug in the caller)
+│   ├── SessionBusy
+│   └── SessionDisposed
+└── EngineError                 the engine failed while it ran this turn
+    ├── EngineFault             this turn failed; the engine goes on
+    └── EngineDied              the worker process is gone, and this turn with it
+
+A class knows what it means, not its HTTP status; `api/errors.py` maps the tree to the two wire envelopes.
+"""
+
+from __future__ import annotations
+
+
+class WarmlaneError(Exception):
+    """Base of every error raised on purpose."""
+
+    @property
+    def message(self) -> str:
+        """One sentence fit for a client: no paths of this machine, no text of another tenant."""
+        return str(self)
+
+
+class ConfigError(WarmlaneError):
+    """A setting or model file that cannot be used."""
+
+
+class RequestError(WarmlaneError):
+    """The client's fault. `param` is the path of the field, dotted and indexed (`messages[2].role`), or None."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class InvalidRequest(RequestError):
+    """A field's value is wrong or not supported."""
+
+
+class ContextOverflow(RequestError):
+    """The prompt alone, or with one token of output, does not fit the window."""
+
+    def __init__(self, prompt_tokens: int, limit: int, *, param: str | None = None) -> None:
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens; this model's window holds {limit}.",
+            param=param,
+        )
+        self.prompt_tokens = prompt_tokens
+        self.limit = limit
+
+
+class Unauthorized(RequestError):
+    """No API key, or one that no tenant has."""
+
+
+class ModelNotFound(RequestError):
+    """No such model here, loaded or loadable."""
+
+    def __init__(self, model: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"The model {model!r} does not exist here. Available: {', '.join(known) or 'none'}.",
+            param="model",
+        )
+        self.model = model
+
+
+class ResponseNotFound(RequestError):
+    """This tenant has no response of that id."""
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"No response found with id {response_id!r}.", param="response_id")
+        self.response_id = response_id
+
+
+class PreviousResponseNotFound(RequestError):
+    """`previous_response_id` names neither a stored row nor a warm session of this tenant."""
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(
+            f"Previous response with id {response_id!r} not found.", param="previous_response_id"
+        )
+        self.response_id = response_id
+
+
+class Overloaded(WarmlaneError):
+    """Nothing is wrong with the request. `retry_after_s` is in whole seconds, at least 1."""
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class QueueFull(Overloaded):
+    """Refused by the admission predicate of `sessions.lane`; nothing was changed by the refused arrival.
+
+    `footprint` is waiting + permits (active units excluded), `limit` the lane's `max_waiting`, `scope` which clause
+    refused: `"lane"` or `"tenant"`.
+    """
+
+    def __init__(
+        self, *, waiting: int, permits: int, limit: int | None, scope: str = "lane", retry_after_s: int = 1
+    ) -> None:
+        self.waiting = waiting
+        self.permits = permits
+        self.footprint = waiting + permits
+        self.limit = limit
+        self.scope = scope
+        super().__init__(
+            f"The queue is full: {waiting} waiting + {permits} permits = {self.footprint}, "
+            f"limit {limit} (scope: {scope}). Retry after {retry_after_s} s.",
+            retry_after_s=retry_after_s,
+        )
+
+
+class QueueTimeout(Overloaded):
+    """No seat came free within `queue_timeout_s`."""
+
+
+class Unavailable(Overloaded):
+    """The server drains, a model loads, or the engine or the store is down."""
+
+
+class SessionError(WarmlaneError):
+    """A session was used against its contract."""
+
+
+class SessionBusy(SessionError):
+    """A send, reset or dispose overlapped another one of the same session."""
+
+
+class SessionDisposed(SessionError):
+    """The session was disposed; nothing can be done with it."""
+
+
+class EngineError(WarmlaneError):
+    """The engine failed while it ran a turn."""
+
+
+class EngineFault(EngineError):
+    """This turn failed; the engine serves the others on."""
+
+
+class EngineDied(EngineError):
+    """The worker process ended, and with it every turn of its generation."""

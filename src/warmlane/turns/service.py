@@ -1,0 +1,39 @@
+"""What the HTTP edge asks of the spine, as a protocol: so the edge is tested without one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from warmlane.conversation.turn import TurnRequest
+from warmlane.turns.stream import TurnStream
+
+
+class TurnPermit(Protocol):
+    """A place in a model's admission budget, taken before any awaitable work."""
+
+    def release(self) -> None:
+        """Give the place back. Idempotent, and a no-op once a turn has taken it over."""
+        ...
+
+
+class TurnService(Protocol):
+    """The one path of a turn."""
+
+    def domain(self, tenant: str, salt: str | None) -> bytes:
+        """The 16-byte security domain of a tenant and the client's `cache_salt`, if any."""
+        ...
+
+    def reserve(self, model: str, tenant: str) -> TurnPermit:
+        """Take a permit, synchronously: call it in the same stretch that reads `model` out of the body.
+
+        Raises `ModelNotFound`, `QueueFull` or `Unavailable`; then nothing was changed.
+        """
+        ...
+
+    def start(self, request: TurnRequest, permit: TurnPermit) -> TurnStream:
+        """Start the turn in a task of the host's; the permit is the turn's from here on."""
+        ...
+
+    async def count_tokens(self, request: TurnRequest) -> int:
+        """How many prompt tokens `start` would prefill cold for this request."""
+        ...
