@@ -1,0 +1,38 @@
+"""What the HTTP edge may ask about the models of this server, as a protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """One served model. `created` is in Unix seconds, `context_window` in tokens."""
+
+    id: str
+    created: int
+    context_window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a turn could be taken now, and if not, why. Counts are those of the lane: `limit` is `max_waiting`."""
+
+    ready: bool
+    reason: str
+    active: int
+    waiting: int
+    permits: int
+    capacity: int
+    limit: int | None
+
+
+class HostView(Protocol):
+    def models(self) -> list[ModelCard]:
+        """Every model a request may name, the default one first."""
+        ...
+
+    def readiness(self) -> Readiness:
+        """Of the default model."""
+        ...
