@@ -90,9 +90,7 @@ class PreviousResponseNotFound(RequestError):
     """`previous_response_id` names neither a stored row nor a warm session of this tenant."""
 
     def __init__(self, response_id: str) -> None:
-        super().__init__(
-            f"Previous response with id {response_id!r} not found.", param="previous_response_id"
-        )
+        super().__init__(f"Previous response with id {response_id!r} not found.", param="previous_response_id")
         self.response_id = response_id
 
 

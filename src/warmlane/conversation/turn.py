@@ -76,8 +76,8 @@ class Usage(msgspec.Struct, frozen=True):
 class CacheOutcome(StrEnum):
     """What this turn found warm.
 
-    `hit`: its session was leased. `cold_replay`: a session was asked for and missed. `prefix_hit`: a fresh session whose
-    prompt shared cells with another. `fresh`: nothing to reuse.
+    `hit`: its session was leased. `cold_replay`: a session was asked for and missed, and nothing else was warm.
+    `prefix_hit`: no session, but the prompt shared cells with another. `fresh`: nothing was asked for, nothing reused.
     """
 
     HIT = "hit"

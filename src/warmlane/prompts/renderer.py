@@ -1,0 +1,101 @@
+"""Messages to a prompt plan that replays what was sampled.
+
+Where an assistant message carries its sampled tokens and the template repeats its text unchanged behind the
+generation prompt, the plan holds those tokens instead of the text. Where the template or the client rewrote the
+message, its text is tokenized anew, and reuse ends at the first token that differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from warmlane.conversation.messages import Message, Role
+from warmlane.prompts.control_text import ControlText
+from warmlane.prompts.plan import PromptPlan, TextRun, TokenRun
+from warmlane.prompts.template import ChatTemplate
+
+
+class PromptRenderer:
+    """One model's way from messages to a plan. `tokenizer` is the fingerprint sampled ids must have been made with."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        *,
+        special_tokens: Sequence[str],
+        tokenizer: str,
+        bos_token: str = "",
+        add_bos: bool = False,
+    ) -> None:
+        self._template = template
+        self._control = ControlText(special_tokens)
+        self._tokenizer = tokenizer
+        self._bos_token = bos_token
+        self._add_bos = add_bos
+
+    def plan(self, messages: Sequence[Message]) -> PromptPlan:
+        """The prompt that asks for the next assistant message. Raises `TemplateRejected`."""
+        guard = self._control.pick_guard(_contents(messages))
+        rendered = self._template.render([self._as_template_message(m, guard) for m in messages])
+        wants_bos = self._add_bos and not (self._bos_token and rendered.startswith(self._bos_token))
+        return PromptPlan(tuple(self._runs(rendered, messages, guard, bos=wants_bos)))
+
+    def _runs(
+        self, rendered: str, messages: Sequence[Message], guard: str, *, bos: bool
+    ) -> Iterator[TextRun | TokenRun]:
+        opening = self._template.generation_prompt
+        position = 0
+        for message in messages:
+            sampled = message.sampled
+            if sampled is None or not sampled.token_ids or sampled.tokenizer != self._tokenizer or not opening:
+                continue
+            spoken = self._control.guard(sampled.text, guard)
+            at = rendered.find(opening + spoken, position)
+            if at < 0:
+                continue
+            start = at + len(opening)
+            yield from self._control.runs(rendered[position:start], guard, bos=bos)
+            bos = False
+            yield TokenRun(sampled.token_ids)
+            position = start + len(spoken)
+        yield from self._control.runs(rendered[position:], guard, bos=bos)
+
+    def _as_template_message(self, message: Message, guard: str) -> dict[str, object]:
+        def safe(text: str) -> str:
+            return self._control.guard(text, guard)
+
+        role = message.role
+        if role is Role.DEVELOPER and not self._template.knows_developer_role:
+            role = Role.SYSTEM
+        shown: dict[str, object] = {"role": role.value, "content": safe(message.text)}
+        if message.reasoning:
+            shown["reasoning_content"] = safe(message.reasoning)
+        if message.tool_calls:
+            shown["tool_calls"] = [
+                {
+                    "id": call.call_id,
+                    "type": "function",
+                    "function": {"name": safe(call.name), "arguments": _arguments(safe(call.arguments))},
+                }
+                for call in message.tool_calls
+            ]
+        return shown
+
+
+def _arguments(text: str) -> object:
+    """Templates print arguments as a mapping where they are one; a malformed call keeps its text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _contents(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        yield message.text
+        yield message.reasoning
+        for call in message.tool_calls:
+            yield call.name
+            yield call.arguments

@@ -1,0 +1,88 @@
+"""A model's chat template, run in jinja2's sandbox.
+
+The environment is the one templates are written for (the conventions of Hugging Face's `apply_chat_template`: blocks
+trimmed, loop controls, a `tojson` that does not escape HTML, `raise_exception`, `strftime_now`), minus everything a
+template from a downloaded file should not be able to reach.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NoReturn
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from warmlane.errors import ConfigError, WarmlaneError
+
+TemplateMessage = Mapping[str, object]
+"""One message as templates see it: `role`, `content`, and where there is any `reasoning_content`, `tool_calls`."""
+
+
+class TemplateRejected(WarmlaneError):
+    """The template refused these messages, or failed on them. The message is the template's own."""
+
+
+def _tojson(value: object, indent: int | None = None, ensure_ascii: bool = False) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateRejected(message)
+
+
+class ChatTemplate:
+    """A compiled template. Raises `ConfigError` if its source is not valid Jinja."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        bos_token: str = "",
+        eos_token: str = "",
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[jinja2.ext.loopcontrols],
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: now().strftime(form)
+        try:
+            self._template = environment.from_string(source)
+        except jinja2.TemplateError as error:
+            raise ConfigError(
+                f"The chat template is not valid Jinja: {error}. Give another with --chat-template."
+            ) from error
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self.knows_developer_role = "developer" in source
+        self.generation_prompt = self._probe_generation_prompt()
+
+    def render(self, messages: Sequence[TemplateMessage], *, add_generation_prompt: bool = True) -> str:
+        """The prompt's text. Raises `TemplateRejected` if the template refuses the messages' shape."""
+        try:
+            return self._template.render(
+                messages=list(messages),
+                tools=None,
+                add_generation_prompt=add_generation_prompt,
+                **self._tokens,
+            )
+        except TemplateRejected:
+            raise
+        except Exception as error:  # a template is foreign code: whatever it raises, the request is what it choked on
+            raise TemplateRejected(f"{type(error).__name__}: {error}") from error
+
+    def _probe_generation_prompt(self) -> str:
+        """The text the template opens the assistant's reply with; "" if it cannot be told apart."""
+        probe = [{"role": "user", "content": "x"}]
+        try:
+            without = self.render(probe, add_generation_prompt=False)
+            with_prompt = self.render(probe)
+        except TemplateRejected:
+            return ""
+        return with_prompt.removeprefix(without) if with_prompt.startswith(without) else ""
