@@ -1,0 +1,158 @@
+"""What a response store keeps, and what may be asked of one.
+
+All times are Unix seconds and come from the caller, so that a store has no clock of its own. A row expires when its
+`expires_at` is strictly past; from then on every method but `prune` treats it as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from warmlane.conversation.messages import Message
+from warmlane.conversation.turn import Outcome, StopReason, TurnRequest
+
+DAY_S = 86_400.0
+
+
+class TurnStatus(StrEnum):
+    """How a stored turn ended. Both can be chained on; `incomplete` was cut by a length limit."""
+
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+
+
+class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: what a turn was asked and what it answered.
+
+    `input` is what this turn added to the conversation, not the whole of it; `outcome.message` carries its sampled
+    token ids. `echo` is the dialect's own JSON, opaque here.
+    """
+
+    id: str
+    tenant: str
+    model: str
+    previous_response_id: str | None = None
+    created_at: float
+    expires_at: float
+    status: TurnStatus
+    instructions: str | None = None
+    input: tuple[Message, ...]
+    outcome: Outcome
+    echo: bytes = b"{}"
+
+    @property
+    def output(self) -> Message:
+        """What the assistant answered."""
+        return self.outcome.message
+
+
+class ChainTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a chain: the part of its row that later turns build on."""
+
+    id: str
+    model: str
+    input: tuple[Message, ...]
+    output: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A whole conversation, oldest turn first; never empty. Instructions are not part of it: they hold for one turn."""
+
+    turns: tuple[ChainTurn, ...]
+
+    @property
+    def last(self) -> ChainTurn:
+        return self.turns[-1]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every message in the order it was said."""
+        return tuple(self._said())
+
+    def _said(self) -> Iterator[Message]:
+        for turn in self.turns:
+            yield from turn.input
+            yield turn.output
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long rows live, in seconds. A request may ask for `min_s` to `max_s`; silence means `default_s`.
+
+    Each row expires by its own time. A chain lives as long as the first of its rows to go.
+    """
+
+    default_s: float = 7 * DAY_S
+    min_s: float = 60.0
+    max_s: float = 90 * DAY_S
+
+    def expires_at(self, created_at: float, requested_s: float | None = None) -> float:
+        """When a row made at `created_at` expires. A wish outside the bounds is brought to the nearest one; the edge
+        has refused it before it comes here."""
+        if requested_s is None:
+            return created_at + self.default_s
+        return created_at + min(max(requested_s, self.min_s), self.max_s)
+
+
+def stored_turn(
+    request: TurnRequest, outcome: Outcome, *, created_at: float, retention: Retention | None = None
+) -> StoredTurn:
+    """The row of a turn that succeeded."""
+    cut = outcome.stop_reason is StopReason.LENGTH
+    return StoredTurn(
+        id=request.response_id,
+        tenant=request.tenant,
+        model=request.model,
+        previous_response_id=request.previous_response_id,
+        created_at=created_at,
+        expires_at=(retention or Retention()).expires_at(created_at, request.retention_s),
+        status=TurnStatus.INCOMPLETE if cut else TurnStatus.COMPLETED,
+        instructions=request.instructions,
+        input=request.input,
+        outcome=outcome,
+        echo=request.echo,
+    )
+
+
+class ResponseStore(Protocol):
+    """Rows by id, each belonging to one tenant; a foreign id is answered like an unknown one.
+
+    Every method but `close` raises `errors.Unavailable` when the store cannot answer within its timeout, is full, or is
+    gone. A driver's own error never escapes. A caller that is cancelled does not cancel the work: a save that was begun
+    ends whole or not at all.
+    """
+
+    async def save(self, turn: StoredTurn) -> None:
+        """Write a row. It is durable when this returns: neither `kill -9` nor a power cut loses it.
+
+        A row of the same id and tenant is replaced. After `Unavailable` the row may or may not be there, but whole.
+        """
+        ...
+
+    async def get(self, response_id: str, tenant: str, *, now: float) -> StoredTurn | None:
+        """The tenant's row of that id, or None."""
+        ...
+
+    async def history(self, response_id: str, tenant: str, *, now: float) -> Chain | None:
+        """The chain that ends in `response_id`, in one query. None if that row, or any ancestor of it, is unknown,
+        foreign, deleted, pruned or expired: half a conversation is not one."""
+        ...
+
+    async def delete(self, response_id: str, tenant: str) -> bool:
+        """Delete the tenant's row of that id; False if there is none. Turns chained on it lose their history."""
+        ...
+
+    async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
+        """Delete expired rows, then the oldest ones until the rest is at most `max_bytes` of payload (None: no cap).
+        Returns the deleted ids, so that what was warm for them can go too."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for work that was begun, then close. Idempotent."""
+        ...
