@@ -1,0 +1,120 @@
+"""The commands, and how their errors are told: one line on stderr, exit 2, no traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.models import OptionInfo
+
+from warmlane import __version__
+from warmlane.cli.announce import announce_loading, announce_ready
+from warmlane.cli.keys import load_api_keys
+from warmlane.cli.logs import configure_logging
+from warmlane.cli.models import resolve_model
+from warmlane.config import EngineKind, LogLevel, Settings, flag_of, load_settings
+from warmlane.errors import ConfigError
+
+app = typer.Typer(
+    help="An LLM server for agents: a conversation's next turn costs only its new tokens.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line (`sys.argv` by default) and return the exit code."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=None if argv is None else list(argv), prog_name="warmlane", standalone_mode=False)
+    except typer.TyperException as error:
+        message = error.format_message().replace("Value error, ", "").rstrip(".")
+        return _complain(f"{message}. See warmlane serve --help.", error.exit_code)
+    except ConfigError as error:
+        return _complain(error.message, 2)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, exit_code: int) -> int:
+    print("warmlane:", " ".join(message.split()), file=sys.stderr)
+    return exit_code
+
+
+def _option(name: str) -> OptionInfo:
+    """The option of a setting. Its value is None unless given, so that the environment and the file can speak."""
+    setting = Settings.model_fields[name]
+    default = setting.get_default(call_default_factory=True, validated_data={})
+    shown = "" if default in (None, False, ()) else f" [default: {default}]"
+    flag = flag_of(name)
+    declared = f"{flag}/--no-{flag[2:]}" if setting.annotation is bool else flag
+    metavar = "TENANT=KEY" if name == "api_key" else None
+    option = typer.Option(declared, help=f"{setting.description}{shown}", metavar=metavar)
+    assert isinstance(option, OptionInfo)
+    return option
+
+
+@app.callback()
+def root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"warmlane {__version__}")
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags and WARMLANE_* win.")] = None,
+    model: Annotated[str | None, _option("model")] = None,
+    engine: Annotated[EngineKind | None, _option("engine")] = None,
+    chat_template: Annotated[Path | None, _option("chat_template")] = None,
+    simulated_hash: Annotated[bool | None, _option("simulated_hash")] = None,
+    host: Annotated[str | None, _option("host")] = None,
+    port: Annotated[int | None, _option("port")] = None,
+    flat: Annotated[bool | None, _option("flat")] = None,
+    capacity: Annotated[int | None, _option("capacity")] = None,
+    max_waiting: Annotated[int | None, _option("max_waiting")] = None,
+    ctx: Annotated[int | None, _option("ctx")] = None,
+    threads: Annotated[int | None, _option("threads")] = None,
+    store: Annotated[str | None, _option("store")] = None,
+    store_timeout_s: Annotated[float | None, _option("store_timeout_s")] = None,
+    api_key: Annotated[list[str] | None, _option("api_key")] = None,
+    api_keys: Annotated[Path | None, _option("api_keys")] = None,
+    queue_timeout_s: Annotated[float | None, _option("queue_timeout_s")] = None,
+    drain_timeout_s: Annotated[float | None, _option("drain_timeout_s")] = None,
+    turn_timeout_s: Annotated[float | None, _option("turn_timeout_s")] = None,
+    grace_s: Annotated[float | None, _option("grace_s")] = None,
+    warm_capacity: Annotated[int | None, _option("warm_capacity")] = None,
+    session_ttl_s: Annotated[float | None, _option("session_ttl_s")] = None,
+    log_level: Annotated[LogLevel | None, _option("log_level")] = None,
+    log_text: Annotated[bool | None, _option("log_text")] = None,
+) -> int:
+    """Serve a model over HTTP until SIGINT or SIGTERM."""
+    given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
+    given.pop("config", None)
+    return _serve(load_settings(given, config=config))
+
+
+def _serve(settings: Settings) -> int:
+    has_keys = bool(load_api_keys(settings))
+    model = resolve_model(settings)
+    configure_logging(settings.log_level)
+    announce_loading(model)
+    # Imported late: it brings the web framework and the engine, which mistakes in the settings need not wait for.
+    from warmlane.cli.compose import build
+    from warmlane.cli.serve import run_server
+
+    return run_server(
+        settings, build, on_ready=lambda port: announce_ready(settings, model, port=port, has_keys=has_keys)
+    )
