@@ -1,0 +1,75 @@
+"""From a config to a running scheduler: the one place that knows which backends there are."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warmlane.engine.backends.base import Backend
+from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
+from warmlane.engine.config import EngineConfig, EngineKind
+from warmlane.engine.protocol import EngineInfo
+from warmlane.engine.scheduler import Scheduler
+
+OpenBackend = Callable[[EngineConfig], Backend]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A loaded model with its scheduler; both belong to the thread that made them."""
+
+    backend: Backend
+    scheduler: Scheduler
+    info: EngineInfo
+
+
+def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_process) -> Backend:
+    """Load the model. `crash` is what the simulated engine's CRASH script does.
+
+    Raises `errors.ConfigError` for a model that cannot be used.
+    """
+    if config.kind is EngineKind.SIMULATED:
+        settings = SimulatedSettings(
+            n_cells=config.n_ctx or DEFAULT_CELLS,
+            n_seq_max=config.sequences,
+            n_batch=config.n_batch,
+            hash_mode=config.simulated_hash,
+            prefill_s_per_token=config.simulated_prefill_ms / 1e3,
+            decode_s=config.simulated_decode_ms / 1e3,
+        )
+        return SimulatedBackend(settings, model=config.model_name, crash=crash)
+    # Imported late: loading the native library costs a second that the simulated engine need not pay.
+    from warmlane.engine.backends.llamacpp import LlamaCppBackend
+
+    return LlamaCppBackend(config)
+
+
+def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend = open_backend) -> Assembled:
+    """Load the model and put a scheduler on it, on the calling thread."""
+    backend = open_backend(config)
+    scheduler = Scheduler(
+        backend,
+        capacity=config.turns,
+        flat=config.flat,
+        now=time.monotonic,
+        entropy=lambda: secrets.randbits(64),
+    )
+    facts = backend.info
+    info = EngineInfo(
+        model=config.model_name,
+        fingerprint=facts.fingerprint,
+        tokenizer=facts.tokenizer,
+        n_ctx=min(facts.window, facts.n_cells),
+        capacity=config.turns,
+        block_paged=not config.flat,
+        generation=generation,
+        chat_template=config.chat_template if config.chat_template is not None else facts.chat_template,
+        bos_token=facts.bos_token,
+        eos_token=facts.eos_token,
+        add_bos=facts.add_bos,
+        special_tokens=facts.special_tokens,
+        sampling=facts.sampling,
+    )
+    return Assembled(backend, scheduler, info)

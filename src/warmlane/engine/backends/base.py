@@ -1,0 +1,153 @@
+"""What the scheduler and the prefix cache know of a model: cells, sequences, and a way to compute the next logits.
+
+A *cell* holds the keys and values of one token at one position; it belongs to one or more *sequences*, small integers
+in `range(n_seq_max)`. A backend is used by one thread, from its construction to `close` (llama.cpp decodes at less than
+half speed when the thread changes); only its `tokenizer` may be used from others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from warmlane.engine.protocol import SamplingParams
+from warmlane.engine.vectors import Int32Array
+
+LogitsRow = npt.NDArray[np.float32]
+
+
+class CacheFull(Exception):
+    """No cells for this batch; nothing was changed."""
+
+
+class SequenceFault(Exception):
+    """One sequence of the batch cannot go on; nothing was changed, and the batch without it may work."""
+
+    def __init__(self, seq: int, message: str) -> None:
+        super().__init__(message)
+        self.seq = seq
+
+
+class DecodeFailed(Exception):
+    """The batch failed as a whole. Some rows may have got cells: truncate each sequence to what it held before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Consecutive tokens of one sequence, the first at `position` (= the sequence's length). With `wants_logits` the
+    logits behind the last token are computed."""
+
+    seq: int
+    position: int
+    tokens: Int32Array
+    wants_logits: bool
+
+
+class Decoded(Protocol):
+    """The result of one `decode`, valid until the next call of the backend that mutates it."""
+
+    @property
+    def deferred(self) -> frozenset[int]:
+        """Sequences whose slice was not computed yet, got no cells, and must be handed in again."""
+        ...
+
+    def logits(self, index: int) -> LogitsRow:
+        """Logits (shape `[n_vocab]`, read-only by agreement) behind slice `index`, which wanted them and was not
+        deferred. A view, valid as long as this object."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back. Immutable and safe to use from any thread."""
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """Token ids. With `special`, texts of control tokens become these; `bos` puts the model's own opening tokens in
+        front, if it wants any."""
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a sampled token adds to the reply; empty for control tokens."""
+        ...
+
+    def is_eog(self, token: int) -> bool:
+        """Whether the token ends a reply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendInfo:
+    """Facts fixed at load time.
+
+    `n_cells` is shared by all sequences; `window` is the longest sequence in tokens; `n_batch` the most tokens of one
+    `decode`. Without `can_truncate` a sequence can only be extended or dropped, and only shared at its full length.
+    `fingerprint` names the weights, `tokenizer` the vocabulary.
+    """
+
+    model: str
+    fingerprint: str
+    tokenizer: str
+    n_cells: int
+    n_seq_max: int
+    n_batch: int
+    n_vocab: int
+    window: int
+    can_truncate: bool
+    chat_template: str | None
+    bos_token: str
+    eos_token: str
+    add_bos: bool
+    special_tokens: tuple[str, ...]
+    sampling: SamplingParams
+
+
+class Backend(Protocol):
+    """A loaded model. Mutating calls: `decode`, `share`, `truncate`, `drop`, `restore`, `clear`, `close`."""
+
+    @property
+    def info(self) -> BackendInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def decode(self, slices: Sequence[Slice]) -> Decoded:
+        """Compute one batch: at most one slice a sequence, at most `n_batch` tokens. Every token gets a cell.
+
+        Raises `CacheFull`, `SequenceFault`, `DecodeFailed`.
+        """
+        ...
+
+    def share(self, src: int, dst: int, length: int) -> bool:
+        """Make the first `length` cells of `src` also those of `dst`, which must be empty; copies nothing.
+
+        False if `src` no longer holds all that the model needs of them; `dst` is then empty.
+        """
+        ...
+
+    def truncate(self, seq: int, length: int) -> bool:
+        """Keep the first `length` cells. False if the model cannot; `seq` then holds anything and must be dropped."""
+        ...
+
+    def drop(self, seq: int) -> None:
+        """Empty the sequence; cells of no other sequence become free."""
+        ...
+
+    def snapshot(self, seq: int) -> bytes:
+        """A copy of the sequence's cells, shared ones included. Changes nothing."""
+        ...
+
+    def restore(self, seq: int, data: bytes) -> bool:
+        """Fill the empty `seq` from a snapshot of an equally configured backend. False (and `seq` is empty) if there
+        are too few cells or the snapshot is of another kind; damage may go unnoticed, so keep a checksum."""
+        ...
+
+    def clear(self) -> None:
+        """Empty every sequence."""
+        ...
+
+    def close(self) -> None:
+        """Free the model. Idempotent; nothing else may be called afterwards."""
+        ...

@@ -1,0 +1,277 @@
+"""The prefix cache in its first form: every computed sequence is a chain of tokens that others may share.
+
+States of a chain: *running* (a turn computes on it), *owned* (a session's, between turns), *idle* (nobody's: kept for
+whoever shares its prefix). Only running chains are safe from eviction, which loses work, never correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from warmlane.engine.backends.base import Backend
+from warmlane.engine.protocol import OwnerId
+from warmlane.engine.vectors import Int32Array, IntVector, common_prefix
+
+
+class NoSequence(Exception):
+    """Every sequence is running."""
+
+
+class CellTable:
+    """Which cells exist, counted one by one: a cell shared by several chains is one cell.
+
+    The ids are the table's own; which slot of the backend's memory a cell lives in does not matter for the count.
+    Invariant: `n_used` equals the number of distinct cells the backend holds.
+    """
+
+    def __init__(self, n_cells: int) -> None:
+        self.n_cells = n_cells
+        self._holders = np.zeros(n_cells, dtype=np.int32)
+        self._free = np.arange(n_cells - 1, -1, -1, dtype=np.int32)
+        self._n_free = n_cells
+
+    @property
+    def n_free(self) -> int:
+        return self._n_free
+
+    @property
+    def n_used(self) -> int:
+        return self.n_cells - self._n_free
+
+    def take(self, n: int) -> Int32Array:
+        """`n` fresh cells with one holder each. Raises IndexError if there are not that many."""
+        if n > self._n_free:
+            raise IndexError(f"{n} cells asked for, {self._n_free} free")
+        self._n_free -= n
+        cells = self._free[self._n_free : self._n_free + n].copy()
+        self._holders[cells] = 1
+        return cells
+
+    def hold(self, cells: Int32Array) -> None:
+        """One more holder for each."""
+        self._holders[cells] += 1
+
+    def give_back(self, cells: Int32Array) -> None:
+        """One holder fewer for each; cells without one are free."""
+        self._holders[cells] -= 1
+        gone = cells[self._holders[cells] == 0]
+        self._free[self._n_free : self._n_free + gone.size] = gone
+        self._n_free += int(gone.size)
+
+    def only_holder(self, cells: Int32Array) -> int:
+        """How many of these cells have a single holder: what giving them back would free."""
+        return int(np.count_nonzero(self._holders[cells] == 1))
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`."""
+
+    seq: int
+    domain: bytes
+    owner: OwnerId | None
+    tokens: IntVector
+    cells: IntVector
+    running: bool = False
+    used_at: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class ChainPool:
+    """All chains of one backend, and the only caller of its memory operations.
+
+    With `sharing` off (flat engines) there is one chain, and only its own owner reuses it.
+    """
+
+    def __init__(self, backend: Backend, *, sharing: bool = True) -> None:
+        info = backend.info
+        self._backend = backend
+        self._sharing = sharing
+        self._can_truncate = info.can_truncate
+        self.table = CellTable(info.n_cells)
+        self._chains: dict[int, Chain] = {}
+        self._owners: dict[OwnerId, Chain] = {}
+        self._free_seqs = list(range(info.n_seq_max if sharing else 1))[::-1]
+        self._tick = 0
+        self.evictions = 0
+
+    def __iter__(self) -> Iterator[Chain]:
+        return iter(tuple(self._chains.values()))
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def of(self, owner: OwnerId) -> Chain | None:
+        """The chain this owner holds, if any."""
+        return self._owners.get(owner)
+
+    def place(self, owner: OwnerId, domain: bytes, tokens: Int32Array) -> Chain:
+        """A running chain of `owner` that holds the longest verified prefix of `tokens` any chain of the domain has,
+        one token less than all of them at most (the last must be computed to get logits).
+
+        Raises `NoSequence` if every sequence is running; nothing was changed then, but for idle chains.
+        """
+        wanted = tokens[:-1]
+        own = self._owners.get(owner)
+        if own is not None and own.domain != domain:
+            self.drop(own)
+            own = None
+        best, length = self._longest(own, domain, wanted)
+        if own is not None and best is own:
+            if self.truncate(own, length):
+                return self._start(own)
+            own, best, length = None, None, 0
+        if own is not None:
+            self._retire(own)
+        chain = self._new(owner, domain, keep=best)
+        if best is not None and self._backend.share(best.seq, chain.seq, length):
+            shared = best.cells.view[:length]
+            self.table.hold(shared)
+            chain.cells.extend(shared)
+            chain.tokens.extend(wanted[:length])
+            self._touch(best)
+        return self._start(chain)
+
+    def grow(self, chain: Chain, tokens: Int32Array) -> None:
+        """The backend has computed these tokens at the end of the chain."""
+        chain.cells.extend(self.table.take(int(tokens.size)))
+        chain.tokens.extend(tokens)
+
+    def truncate(self, chain: Chain, length: int) -> bool:
+        """Cut to `length` tokens. False if the backend cannot; the chain is then dropped."""
+        if length >= len(chain):
+            return True
+        if length > 0 and not (self._can_truncate and self._backend.truncate(chain.seq, length)):
+            self.drop(chain)
+            return False
+        if length <= 0:
+            self._backend.drop(chain.seq)
+        self.table.give_back(chain.cells.view[length:].copy())
+        chain.cells.truncate(length)
+        chain.tokens.truncate(length)
+        return True
+
+    def stop(self, chain: Chain) -> None:
+        """The turn on this chain is over; the cells stay its owner's."""
+        chain.running = False
+        self._touch(chain)
+
+    def release(self, owner: OwnerId, *, purge: bool) -> None:
+        """The owner gives its chain up: dropped with `purge`, else kept idle as long as there is room."""
+        chain = self._owners.get(owner)
+        if chain is None:
+            return
+        if purge or not self._sharing:
+            self.drop(chain)
+        else:
+            self._retire(chain)
+
+    def drop(self, chain: Chain) -> None:
+        """Give the chain's cells and its sequence back."""
+        self._backend.drop(chain.seq)
+        self._forget(chain)
+
+    def clear(self) -> None:
+        """Drop every chain."""
+        for chain in self:
+            self.drop(chain)
+
+    def reserve(self, n: int) -> bool:
+        """Evict chains no turn runs on, least recently used first, until `n` cells are free. False if there are not
+        that many even then."""
+        while self.table.n_free < n:
+            if not self.evict_one():
+                return False
+        return True
+
+    def evict_one(self, *, keep: Chain | None = None) -> bool:
+        """Drop the least recently used chain that is not running, preferring ones that free cells. False if none."""
+        victims = [c for c in self._chains.values() if not c.running and c is not keep]
+        if not victims:
+            return False
+        freeing = [c for c in victims if self.table.only_holder(c.cells.view)]
+        self.drop(min(freeing or victims, key=lambda c: c.used_at))
+        self.evictions += 1
+        return True
+
+    def cells_by_state(self) -> tuple[int, int, int]:
+        """Unique cells that are running, owned and idle; a cell counts for the liveliest chain holding it."""
+        seen = np.zeros(self.table.n_cells, dtype=np.bool_)
+        counts = []
+        for state in (0, 1, 2):
+            before = int(np.count_nonzero(seen))
+            for chain in self._chains.values():
+                if _state(chain) == state:
+                    seen[chain.cells.view] = True
+            counts.append(int(np.count_nonzero(seen)) - before)
+        running, owned, idle = counts
+        return running, owned, idle
+
+    def _longest(self, own: Chain | None, domain: bytes, wanted: Int32Array) -> tuple[Chain | None, int]:
+        best: Chain | None = None
+        length = 0
+        candidates = self._chains.values() if self._sharing else ()
+        for chain in (*((own,) if own is not None else ()), *candidates):
+            if chain.domain != domain:
+                continue
+            n = common_prefix(chain.tokens.view, wanted)
+            if not self._can_truncate and n != len(chain):
+                continue
+            if n > length:
+                best, length = chain, n
+        return best, length
+
+    def _new(self, owner: OwnerId, domain: bytes, *, keep: Chain | None) -> Chain:
+        if not self._free_seqs and not self.evict_one(keep=keep):
+            raise NoSequence
+        chain = Chain(self._free_seqs.pop(), domain, owner, IntVector(), IntVector())
+        self._chains[chain.seq] = chain
+        self._owners[owner] = chain
+        return chain
+
+    def _start(self, chain: Chain) -> Chain:
+        chain.running = True
+        self._touch(chain)
+        return chain
+
+    def _retire(self, chain: Chain) -> None:
+        """Make the chain idle, and drop whichever of it and the other idle ones adds nothing to another chain."""
+        if chain.owner is not None:
+            del self._owners[chain.owner]
+        chain.owner = None
+        chain.running = False
+        self._touch(chain)
+        rivals = [c for c in self._chains.values() if c is not chain and c.domain == chain.domain]
+        if not len(chain) or any(_covers(rival, chain) for rival in rivals):
+            self.drop(chain)
+            return
+        for rival in rivals:
+            if rival.owner is None and _covers(chain, rival):
+                self.drop(rival)
+
+    def _forget(self, chain: Chain) -> None:
+        self.table.give_back(chain.cells.view.copy())
+        del self._chains[chain.seq]
+        self._free_seqs.append(chain.seq)
+        if chain.owner is not None:
+            del self._owners[chain.owner]
+
+    def _touch(self, chain: Chain) -> None:
+        self._tick += 1
+        chain.used_at = self._tick
+
+
+def _state(chain: Chain) -> int:
+    if chain.running:
+        return 0
+    return 1 if chain.owner is not None else 2
+
+
+def _covers(a: Chain, b: Chain) -> bool:
+    """Whether every token of `b` is in `a`."""
+    return len(a) >= len(b) and common_prefix(a.tokens.view, b.tokens.view) == len(b)

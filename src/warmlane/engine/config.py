@@ -1,0 +1,54 @@
+"""How an engine is to be set up: one struct that goes unchanged from the command line to the worker."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class EngineKind(StrEnum):
+    LLAMACPP = "llamacpp"
+    SIMULATED = "simulated"
+
+
+class FlashAttention(StrEnum):
+    """`auto` picks what measured faster for the way the engine is used."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one engine.
+
+    `n_ctx` is the number of KV cells, shared by all sequences; None takes the backend's default. `capacity` is how many
+    turns run at once; `flat` means one sequence, no sharing and capacity 1. `n_threads` None uses every core this
+    process may run on. `chat_template` replaces the model's own. The `simulated_*` fields concern that backend alone:
+    milliseconds of engine time a prefilled token and a decode step take.
+    """
+
+    kind: EngineKind = EngineKind.LLAMACPP
+    model_path: str | None = None
+    model_name: str = "model"
+    n_ctx: int | None = None
+    capacity: int = 8
+    flat: bool = False
+    n_batch: int = 512
+    n_threads: int | None = None
+    flash_attention: FlashAttention = FlashAttention.AUTO
+    chat_template: str | None = None
+    simulated_hash: bool = False
+    simulated_prefill_ms: float = 0.0
+    simulated_decode_ms: float = 0.0
+
+    @property
+    def turns(self) -> int:
+        """How many turns really run at once."""
+        return 1 if self.flat else max(1, self.capacity)
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences the backend is asked for: the running turns' and room for warm ones."""
+        return 1 if self.flat else min(256, max(64, 2 * self.turns))

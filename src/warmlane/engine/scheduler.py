@@ -1,0 +1,300 @@
+"""Continuous batching: one step computes one token of every decoding turn and one slice of one turn's prefill.
+
+The policy is measured, not derived: with decode rows first and one turn's slice a step, streams start staggered and
+the time to the first token is the lowest of those tried, at equal throughput. The slice is small while others decode,
+since its length is the gap in their streams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
+from warmlane.engine.chains import ChainPool
+from warmlane.engine.counters import Counters
+from warmlane.engine.messages import FailureKind, TurnEvent, TurnFailed, TurnOutput
+from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId, Placed
+from warmlane.engine.sampler import BadLogits
+from warmlane.engine.stats import EngineStats
+from warmlane.engine.turn import Turn
+
+log = logging.getLogger(__name__)
+
+SLICE_BESIDE_DECODE = 128
+"""Tokens of prefill a step while others decode: the best time to the first token of the sizes swept on 2 cores."""
+
+SLICE_ALONE = 512
+"""Tokens of prefill a step while nobody decodes: what a cancellation or a new turn may have to wait for."""
+
+
+class Scheduler:
+    """Turns, their order, and the steps that advance them. Used by one thread; never blocks but in `step`.
+
+    Turns are served first come first served, `capacity` at a time. `now` is a monotonic clock in seconds, `entropy` a
+    source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        capacity: int,
+        flat: bool = False,
+        now: Callable[[], float],
+        entropy: Callable[[], int],
+        slice_beside_decode: int = SLICE_BESIDE_DECODE,
+        slice_alone: int = SLICE_ALONE,
+    ) -> None:
+        info = backend.info
+        self._backend = backend
+        self._tokenizer = backend.tokenizer
+        self._flat = flat
+        self._capacity = 1 if flat else capacity
+        self._now = now
+        self._entropy = entropy
+        self._window = min(info.window, info.n_cells)
+        self._n_vocab = info.n_vocab
+        self._slice_alone = min(info.n_batch, slice_alone)
+        self._slice_beside = min(info.n_batch, slice_beside_decode)
+        self._n_batch = info.n_batch
+        self.pool = ChainPool(backend, sharing=not flat)
+        self._queue: deque[Turn] = deque()
+        self._decoding: list[Turn] = []
+        self._outputs: list[TurnOutput] = []
+        self._counters = Counters()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue or self._decoding or self._outputs)
+
+    def submit(self, turn_id: int, request: GenerateRequest) -> None:
+        """Queue a turn; what can never run is refused with the next step's outputs. Ids grow."""
+        problem = self._problem(request)
+        if problem is not None:
+            self._outputs.append(TurnOutput(turn_id, problem))
+            return
+        self._queue.append(Turn(turn_id, request, window=self._window, entropy=self._entropy))
+
+    def cancel(self, turn_id: int) -> None:
+        """End the turn without another event; its cells stay its owner's as far as they were computed."""
+        turn = next((t for t in self._turns() if t.id == turn_id), None)
+        if turn is not None:
+            self._detach(turn)
+        self._outputs = [o for o in self._outputs if o.turn != turn_id]
+
+    def release(self, owner: OwnerId, *, purge: bool) -> None:
+        """Give up an owner's cells. A turn it still runs fails first."""
+        self._fail_turn_of(owner, "The conversation's cells were released while this turn ran.")
+        self.pool.release(owner, purge=purge)
+
+    def truncate(self, owner: OwnerId, length: int) -> bool:
+        """Cut an owner's cells. True also for an owner that holds none or fewer."""
+        self._fail_turn_of(owner, "The conversation's cells were truncated while this turn ran.")
+        chain = self.pool.of(owner)
+        return chain is None or self.pool.truncate(chain, length)
+
+    def reset(self) -> None:
+        """Flat: empty the one cache. Paged: nothing."""
+        if self._flat:
+            for turn in tuple(self._turns()):
+                self._fail(turn, "The engine's cache was reset while this turn ran.")
+            self.pool.clear()
+
+    def step(self) -> list[TurnOutput]:
+        """Compute one batch, if there is anything to compute, and return what the turns have to say."""
+        started = self._now()
+        planned = self._plan()
+        if planned:
+            self._compute(planned)
+            self._counters.step((self._now() - started) * 1e3)
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def stats(self) -> EngineStats:
+        running, owned, idle = self.pool.cells_by_state()
+        return self._counters.stats(
+            waiting=sum(t.chain is None for t in self._queue),
+            prefilling=sum(t.chain is not None for t in self._queue),
+            decoding=len(self._decoding),
+            cells=(self.pool.table.n_cells, running, owned, idle),
+            sequences=(self._backend.info.n_seq_max, len(self.pool)),
+            evictions=self.pool.evictions,
+        )
+
+    # plan
+
+    def _plan(self) -> list[tuple[Turn, Slice]]:
+        """The next batch: decode rows, then a slice of the first turn in the queue that can be placed."""
+        while True:
+            rows = [(t, _slice_of(t, 1)) for t in self._decoding[: self._n_batch]]
+            prefill = self._next_prefill()
+            if prefill is not None:
+                limit = min(self._slice_beside if rows else self._slice_alone, self._n_batch - len(rows))
+                if limit > 0:
+                    rows.append((prefill, _slice_of(prefill, limit)))
+            if self.pool.reserve(sum(s.tokens.size for _, s in rows)):
+                return rows
+            self._make_room()
+
+    def _next_prefill(self) -> Turn | None:
+        placed = sum(t.chain is not None for t in self._queue)
+        free_seat = len(self._decoding) + placed < self._capacity
+        for turn in tuple(self._queue):
+            if turn.chain is not None:
+                return turn
+            if free_seat:
+                return turn if self._place(turn) else self._first_placed()
+        return None
+
+    def _first_placed(self) -> Turn | None:
+        return next((t for t in self._queue if t.chain is not None), None)
+
+    def _place(self, turn: Turn) -> bool:
+        """Give the turn a chain. False if it has to wait until running turns give cells back."""
+        request = turn.request
+        chain = self.pool.place(request.owner, request.domain, turn.tokens.view)
+        turn.chain = chain
+        owed = sum(t.remaining for t in self._turns() if t.chain is not None)
+        running, _, _ = self.pool.cells_by_state()
+        alone = all(t is turn or t.chain is None for t in self._turns())
+        if not alone and running + owed > self.pool.table.n_cells:
+            turn.chain = None
+            self.pool.stop(chain)
+            return False
+        if turn.placed_at is None:
+            turn.placed_at = self._now()
+            self._counters.placed(turn.n_prompt, min(len(chain), turn.n_prompt))
+            self._outputs.append(TurnOutput(turn.id, Placed(turn.n_prompt, len(chain))))
+        return True
+
+    def _make_room(self) -> None:
+        """Running turns need more cells than there are: the newest gives its own up and starts over later; nothing it
+        has sent is sent again. The oldest is never chosen, so there is always progress."""
+        placed = sorted((t for t in self._turns() if t.chain is not None), key=lambda t: t.id)
+        newest = placed[-1]
+        if len(placed) == 1:
+            self._fail(newest, "The KV cache has too few cells for this turn alone.", drop=True)
+            return
+        self._counters.preemptions += 1
+        self._detach(newest, drop=True)
+        self._queue.appendleft(newest)
+
+    # compute
+
+    def _compute(self, planned: list[tuple[Turn, Slice]]) -> None:
+        try:
+            decoded = self._backend.decode([s for _, s in planned])
+        except CacheFull:
+            if not self.pool.evict_one():
+                self._make_room()
+        except SequenceFault as fault:
+            for turn, piece in planned:
+                if piece.seq == fault.seq:
+                    self._fail(turn, str(fault))
+        except DecodeFailed as failure:
+            self._isolate(planned, failure)
+        else:
+            self._take(planned, decoded)
+
+    def _isolate(self, planned: list[tuple[Turn, Slice]], failure: DecodeFailed) -> None:
+        """Find out whose rows the batch failed on: undo it, and compute each turn's rows alone."""
+        log.warning("a batch of %d turns failed: %s", len(planned), failure)
+        for turn, piece in planned:
+            if not self._backend.truncate(piece.seq, piece.position):
+                self._fail(turn, "The engine failed while it computed this turn.", drop=True)
+            elif len(planned) == 1:
+                self._fail(turn, f"The engine failed while it computed this turn: {failure}.", drop=True)
+        if len(planned) > 1:
+            for turn, piece in planned:
+                if turn.chain is not None:
+                    self._compute([(turn, piece)])
+
+    def _take(self, planned: list[tuple[Turn, Slice]], decoded: Decoded) -> None:
+        deferred = decoded.deferred
+        for index, (turn, piece) in enumerate(planned):
+            if piece.seq in deferred:
+                self._yield_place(turn)
+                continue
+            assert turn.chain is not None
+            self.pool.grow(turn.chain, piece.tokens)
+            if piece.wants_logits:
+                self._advance(turn, decoded, index)
+
+    def _yield_place(self, turn: Turn) -> None:
+        """A turn whose prefill cannot go on now lets those behind it go first."""
+        if turn in self._queue:
+            self._queue.remove(turn)
+            self._queue.append(turn)
+
+    def _advance(self, turn: Turn, decoded: Decoded, index: int) -> None:
+        """All of the turn's tokens are computed: sample the next."""
+        if turn.request.max_tokens == 0:
+            self._end(turn, EndReason.LENGTH)
+            return
+        try:
+            token = turn.sampler.sample(decoded.logits(index))
+        except BadLogits as bad:
+            self._fail(turn, str(bad), drop=True)
+            return
+        piece = None if self._tokenizer.is_eog(token) else self._tokenizer.piece(token)
+        chunk, reason = turn.accept(token, piece, self._now())
+        self._counters.output_tokens += 1
+        if turn in self._queue:
+            self._queue.remove(turn)
+            self._decoding.append(turn)
+        if chunk is not None:
+            self._outputs.append(TurnOutput(turn.id, chunk))
+        if reason is not None:
+            self._end(turn, reason)
+
+    # ends
+
+    def _end(self, turn: Turn, reason: EndReason) -> None:
+        self._detach(turn)
+        self._outputs.append(TurnOutput(turn.id, turn.ended(reason, self._now())))
+
+    def _fail(self, turn: Turn, message: str, *, drop: bool = False) -> None:
+        self._counters.faults += 1
+        self._detach(turn, drop=drop)
+        self._outputs.append(TurnOutput(turn.id, TurnFailed(FailureKind.FAULT, message)))
+
+    def _fail_turn_of(self, owner: OwnerId, message: str) -> None:
+        for turn in tuple(self._turns()):
+            if turn.request.owner == owner:
+                self._fail(turn, message)
+
+    def _detach(self, turn: Turn, *, drop: bool = False) -> None:
+        """Take the turn out of the order; its chain becomes its owner's, or is dropped."""
+        if turn in self._decoding:
+            self._decoding.remove(turn)
+        else:
+            self._queue.remove(turn)
+        chain, turn.chain = turn.chain, None
+        if chain is not None and drop:
+            self.pool.drop(chain)
+        elif chain is not None:
+            self.pool.stop(chain)
+
+    def _turns(self) -> Sequence[Turn]:
+        return (*self._decoding, *self._queue)
+
+    def _problem(self, request: GenerateRequest) -> TurnEvent | None:
+        n = len(request.prompt)
+        if n == 0:
+            return TurnFailed(FailureKind.INVALID, "The prompt is empty.")
+        if n + (request.max_tokens > 0) > self._window:
+            return TurnFailed(FailureKind.OVERFLOW, "", prompt_tokens=n, limit=self._window)
+        if min(request.prompt) < 0 or max(request.prompt) >= self._n_vocab:
+            return TurnFailed(FailureKind.FAULT, f"A token id is outside the vocabulary of {self._n_vocab}.")
+        if any(t.request.owner == request.owner for t in self._turns()):
+            return TurnFailed(FailureKind.FAULT, "This conversation already runs a turn.")
+        return None
+
+
+def _slice_of(turn: Turn, limit: int) -> Slice:
+    chain = turn.chain
+    assert chain is not None
+    tokens = turn.next_tokens(limit)
+    return Slice(chain.seq, len(chain), tokens.copy(), wants_logits=len(tokens) == turn.remaining)

@@ -1,0 +1,87 @@
+"""The decode thread: the one OS thread that loads, computes and frees a model.
+
+Everything else talks to it through `post`, so tokenizing and cancelling never wait for a decode, and commands take
+effect between two steps, in the order they were posted.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from warmlane.engine.assembly import Assembled
+from warmlane.engine.messages import TurnOutput
+from warmlane.engine.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+PostedCommand = Callable[[Scheduler], None]
+
+
+class DecodeThread:
+    """Runs a scheduler until `stop`.
+
+    `on_outputs` gets what each step produced, and `on_death` the exception that ended the thread unasked (a bug, or a
+    native failure that Python sees); both are called on the thread.
+    """
+
+    def __init__(
+        self,
+        assemble: Callable[[], Assembled],
+        *,
+        on_outputs: Callable[[list[TurnOutput]], None],
+        on_death: Callable[[BaseException], None],
+    ) -> None:
+        self._assemble = assemble
+        self._on_outputs = on_outputs
+        self._on_death = on_death
+        self._commands: queue.SimpleQueue[PostedCommand | None] = queue.SimpleQueue()
+        self._started: Future[Assembled] = Future()
+        self._thread = threading.Thread(target=self._run, name="warmlane-decode", daemon=True)
+
+    def start(self) -> Future[Assembled]:
+        """Load the model; the future carries it, or what went wrong."""
+        self._thread.start()
+        return self._started
+
+    def post(self, command: PostedCommand) -> None:
+        """Run `command` on the thread between two steps. It must not raise."""
+        self._commands.put(command)
+
+    def stop(self) -> None:
+        """Free the model and end the thread after the step it is in. Does not wait; `join` does."""
+        self._commands.put(None)
+
+    def join(self, timeout_s: float | None = None) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            assembled = self._assemble()
+        except BaseException as error:
+            self._started.set_exception(error)
+            return
+        self._started.set_result(assembled)
+        try:
+            while self._obey(assembled.scheduler):
+                outputs = assembled.scheduler.step()
+                if outputs:
+                    self._on_outputs(outputs)
+        except BaseException as error:
+            self._on_death(error)
+        finally:
+            assembled.backend.close()
+
+    def _obey(self, scheduler: Scheduler) -> bool:
+        """Run the posted commands, waiting for one if there is nothing to compute. False once told to stop."""
+        while True:
+            try:
+                command = self._commands.get(block=not scheduler.has_work)
+            except queue.Empty:
+                return True
+            if command is None:
+                return False
+            command(scheduler)
