@@ -1,0 +1,80 @@
+# make serve   install, compile what must be compiled, and serve the embedded model on 127.0.0.1:8080
+# make check   format, lint, types, layering, fast tests (under a minute once installed)
+# make test    every test that needs no special hardware, the contract and real-model ones included
+# make soak    the long randomised runs
+# make bench   time to first token of a conversation's turns, cold and warm
+# make clean   remove the virtualenv and every cache
+#
+# PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)",$$/\1/p' pyproject.toml)
+VENV_STAMP := $(VENV)/.made
+LLAMA_STAMP := $(VENV)/.$(subst ==,-,$(LLAMA))
+INSTALL_STAMP := $(VENV)/.installed
+
+.PHONY: help serve install check test soak bench clean tools
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+serve: $(INSTALL_STAMP)
+	@exec $(BIN)/warmlane serve $(ARGS)
+
+install: $(INSTALL_STAMP)
+
+check: $(INSTALL_STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit
+
+test: $(INSTALL_STAMP)
+	$(BIN)/python -m pytest tests --ignore=tests/soak
+
+soak: $(INSTALL_STAMP)
+	$(BIN)/python -m pytest tests/soak --timeout=7200
+
+bench: $(INSTALL_STAMP)
+	$(BIN)/python bench/warm_turn.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What must be there before anything can be built.
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found. Install Python 3.11 or newer, or give PYTHON=PATH." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $$($(PYTHON) --version 2>&1) is too old; Warmlane needs 3.11 or newer. Give one with PYTHON=PATH." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) cannot make virtualenvs. Install its venv module (Debian: apt install python3-venv)." >&2; exit 1; }
+
+$(VENV_STAMP): | tools
+	@echo "make: creating the virtualenv in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# A step of its own, so that a change to the project never compiles llama.cpp again. pip keeps the wheel in its cache.
+$(LLAMA_STAMP): $(VENV_STAMP)
+	@command -v "$${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
+	  echo "make: no C++ compiler was found (c++, g++ or clang++). Install one (Debian: apt install g++)." >&2; exit 1; }
+	@PIP="$(PIP)" ./tools/install-llama "$(LLAMA)"
+	@touch $@
+
+$(INSTALL_STAMP): pyproject.toml $(LLAMA_STAMP)
+	@echo "make: installing Warmlane and its dependencies"
+	@$(PIP) install --quiet --editable '.[demo,dev]'
+	@touch $@
