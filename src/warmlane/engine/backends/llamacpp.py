@@ -1,0 +1,205 @@
+"""The real engine: llama.cpp by its C API, one context with a KV cache that all sequences share."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from llama_cpp import llama_cpp as lib
+
+from warmlane.engine.backends.base import BackendInfo, CacheFull, DecodeFailed, LogitsRow, Slice
+from warmlane.engine.backends.llamacpp_batch import NativeBatch
+from warmlane.engine.backends.llamacpp_log import first_error
+from warmlane.engine.backends.llamacpp_model import GgufModel, file_fingerprint, load_model
+from warmlane.engine.backends.llamacpp_vocab import GgufTokenizer
+from warmlane.engine.config import EngineConfig, FlashAttention
+from warmlane.errors import ConfigError
+
+DEFAULT_CELLS_PAGED = 16384
+DEFAULT_CELLS_FLAT = 8192
+
+_NO_SLOT = 1
+_FLASH = {
+    FlashAttention.ON: lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    FlashAttention.OFF: lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+}
+
+
+class _Decoded:
+    """Rows are read from the context's output buffer, which the next decode overwrites."""
+
+    deferred: frozenset[int] = frozenset()
+
+    def __init__(self, context: lib.llama_context_p, n_vocab: int, rows: list[int]) -> None:
+        self._context = context
+        self._n_vocab = n_vocab
+        self._rows = rows
+
+    def logits(self, index: int) -> LogitsRow:
+        pointer = lib.llama_get_logits_ith(self._context, self._rows[index])
+        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,))
+
+
+class LlamaCppBackend:
+    """Implements `Backend`. Loads the model in its constructor and decodes one token to warm up, so construct it on the
+    thread that will decode.
+
+    Raises `ConfigError` if the file or the settings cannot be used.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._gguf: GgufModel | None = load_model(config.model_path)
+        self._context: lib.llama_context_p | None = None
+        try:
+            self._context = _open_context(self._gguf, config)
+        except BaseException:
+            self.close()
+            raise
+        memory = lib.llama_get_memory(self._context)
+        if memory is None:
+            self.close()
+            raise ConfigError(f"The model file {config.model_path} keeps no KV cache. Pick a chat model in GGUF.")
+        self._memory = memory
+        self._tokenizer = GgufTokenizer(self._gguf.vocab)
+        self._n_swa = self._gguf.n_swa
+        self._batch = NativeBatch(config.n_batch)
+        self.info = _describe(self._gguf, self._tokenizer, self._context, config)
+        self._warm_up()
+
+    @property
+    def tokenizer(self) -> GgufTokenizer:
+        return self._tokenizer
+
+    def decode(self, slices: Sequence[Slice]) -> _Decoded:
+        rows = self._batch.fill(slices)
+        status = lib.llama_decode(self._live, self._batch.native)
+        if status == _NO_SLOT:
+            raise CacheFull
+        if status != 0:
+            raise DecodeFailed(f"llama_decode returned {status}")
+        return _Decoded(self._live, self.info.n_vocab, rows)
+
+    def share(self, src: int, dst: int, length: int) -> bool:
+        if not self._holds_enough(src, length):
+            return False
+        lib.llama_memory_seq_cp(self._memory, src, dst, 0, length)
+        return True
+
+    def truncate(self, seq: int, length: int) -> bool:
+        if not self.info.can_truncate or not self._holds_enough(seq, length):
+            return False
+        return bool(lib.llama_memory_seq_rm(self._memory, seq, length, -1))
+
+    def drop(self, seq: int) -> None:
+        lib.llama_memory_seq_rm(self._memory, seq, -1, -1)
+
+    def snapshot(self, seq: int) -> bytes:
+        size = lib.llama_state_seq_get_size(self._live, seq)
+        buffer = (ctypes.c_uint8 * size)()
+        written = lib.llama_state_seq_get_data(self._live, buffer, size, seq)
+        return memoryview(buffer)[:written].tobytes()
+
+    def restore(self, seq: int, data: bytes) -> bool:
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        restored = bool(lib.llama_state_seq_set_data(self._live, buffer, len(data), seq) == len(data))
+        if not restored:
+            self.drop(seq)
+        return restored
+
+    def clear(self) -> None:
+        lib.llama_memory_clear(self._memory, False)
+
+    def close(self) -> None:
+        if self._context is not None:
+            lib.llama_free(self._context)
+            self._context = None
+        if self._gguf is not None:
+            self._gguf.free()
+            self._gguf = None
+
+    @property
+    def _live(self) -> lib.llama_context_p:
+        assert self._context is not None, "used after close"
+        return self._context
+
+    def _holds_enough(self, seq: int, length: int) -> bool:
+        """Whether the cells that position `length` attends to are all there. A sliding window forgets old positions,
+        and cutting back into what was forgotten reports success while it empties the sequence."""
+        oldest = int(lib.llama_memory_seq_pos_min(self._memory, seq))
+        return oldest == 0 or 0 <= oldest < length - self._n_swa
+
+    def _warm_up(self) -> None:
+        """The first decode builds graphs and starts threads; nobody's first turn should pay for it."""
+        token = np.array([self._tokenizer.warmup_token], dtype=np.int32)
+        try:
+            self.decode([Slice(0, 0, token, wants_logits=True)])
+        except (CacheFull, DecodeFailed) as error:
+            self.close()
+            raise ConfigError(f"The model loads but does not compute: {error}. Try a smaller --ctx.") from None
+        self.clear()
+
+
+def _open_context(gguf: GgufModel, config: EngineConfig) -> lib.llama_context_p:
+    threads = config.n_threads or available_cores()
+    params = lib.llama_context_default_params()
+    params.n_ctx = config.n_ctx or (DEFAULT_CELLS_FLAT if config.flat else DEFAULT_CELLS_PAGED)
+    params.n_batch = config.n_batch
+    params.n_ubatch = config.n_batch
+    params.n_seq_max = config.sequences
+    params.n_threads = threads
+    params.n_threads_batch = threads
+    params.flash_attn_type = _flash_attention(config)
+    params.kv_unified = True
+    # A full-size cache for sliding layers, so that their sequences can be shared and cut like any other.
+    params.swa_full = True
+    params.no_perf = True
+    context: lib.llama_context_p | None = lib.llama_init_from_model(gguf.model, params)
+    if not context:
+        raise ConfigError(
+            f"The model cannot be set up with {params.n_ctx} KV cells: {first_error() or 'llama.cpp gave no reason'}. "
+            "Try a smaller --ctx."
+        )
+    return context
+
+
+def _flash_attention(config: EngineConfig) -> int:
+    """Where it is left to us: on a CPU, flash attention loses for one sequence alone and wins beside idle cells."""
+    if config.flash_attention is not FlashAttention.AUTO:
+        return int(_FLASH[config.flash_attention])
+    if lib.llama_supports_gpu_offload():
+        return int(lib.LLAMA_FLASH_ATTN_TYPE_AUTO)
+    return int(_FLASH[FlashAttention.OFF if config.flat else FlashAttention.ON])
+
+
+def _describe(
+    gguf: GgufModel, tokenizer: GgufTokenizer, context: lib.llama_context_p, config: EngineConfig
+) -> BackendInfo:
+    n_cells = int(lib.llama_n_ctx(context))
+    assert config.model_path is not None
+    return BackendInfo(
+        model=gguf.name or config.model_name,
+        fingerprint=file_fingerprint(Path(config.model_path)),
+        tokenizer=tokenizer.fingerprint,
+        n_cells=n_cells,
+        n_seq_max=int(lib.llama_n_seq_max(context)),
+        n_batch=config.n_batch,
+        n_vocab=tokenizer.n_vocab,
+        window=min(n_cells, gguf.n_ctx_train),
+        can_truncate=not gguf.recurrent,
+        chat_template=gguf.chat_template,
+        bos_token=tokenizer.bos_text,
+        eos_token=tokenizer.eos_text,
+        add_bos=tokenizer.add_bos,
+        special_tokens=tokenizer.special_tokens,
+        sampling=gguf.sampling,
+    )
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1

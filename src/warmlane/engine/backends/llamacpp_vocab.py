@@ -1,0 +1,79 @@
+"""The vocabulary of a GGUF model."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+
+from llama_cpp import llama_cpp as lib
+
+_PIECE_BYTES = 256
+
+
+class GgufTokenizer:
+    """Implements `Tokenizer` over a llama.cpp vocab, which is immutable; it must not outlive the model."""
+
+    def __init__(self, vocab: lib.llama_vocab_p) -> None:
+        self._vocab = vocab
+        self.n_vocab = int(lib.llama_vocab_n_tokens(vocab))
+        self.add_bos = bool(lib.llama_vocab_get_add_bos(vocab))
+        self._bos = int(lib.llama_vocab_bos(vocab))
+        self._pieces: dict[int, bytes] = {}
+        texts = [lib.llama_vocab_get_text(vocab, i) or b"" for i in range(self.n_vocab)]
+        kinds = [int(lib.llama_vocab_get_attr(vocab, i)) for i in range(self.n_vocab)]
+        control = lib.LLAMA_TOKEN_ATTR_CONTROL
+        self.special_tokens = tuple(
+            text.decode("utf-8", "replace") for text, kind in zip(texts, kinds, strict=True) if kind & control and text
+        )
+        self._eog = frozenset(i for i in range(self.n_vocab) if lib.llama_vocab_is_eog(vocab, i))
+        digest = hashlib.sha256()
+        for text, kind in zip(texts, kinds, strict=True):
+            digest.update(len(text).to_bytes(4, "little") + text + kind.to_bytes(4, "little"))
+        self.fingerprint = digest.hexdigest()
+
+    @property
+    def bos_text(self) -> str:
+        return self._text(self._bos)
+
+    @property
+    def eos_text(self) -> str:
+        return self._text(int(lib.llama_vocab_eos(self._vocab)))
+
+    @property
+    def warmup_token(self) -> int:
+        """Some token that every model accepts first."""
+        return max(self._bos, 0)
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """Token ids; lone surrogates become `?`."""
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        ids = (lib.llama_token * room)()
+        n = lib.llama_tokenize(self._vocab, data, len(data), ids, room, False, special)
+        if n < 0:
+            room = -n
+            ids = (lib.llama_token * room)()
+            n = lib.llama_tokenize(self._vocab, data, len(data), ids, room, False, special)
+        opening = [self._bos] if bos and self.add_bos and self._bos >= 0 else []
+        return opening + ids[:n]
+
+    def piece(self, token: int) -> bytes:
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._read_piece(token)
+        return known
+
+    def is_eog(self, token: int) -> bool:
+        return token in self._eog
+
+    def _read_piece(self, token: int) -> bytes:
+        size = _PIECE_BYTES
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = lib.llama_token_to_piece(self._vocab, token, buffer, size, 0, False)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+    def _text(self, token: int) -> str:
+        return (lib.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace") if token >= 0 else ""
