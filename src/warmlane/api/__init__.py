@@ -1,1 +1,1 @@
-""""""
+"""The HTTP edge: three dialects over one spine."""

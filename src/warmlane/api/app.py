@@ -1,0 +1,87 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+
+from warmlane.api.admin import health, models
+from warmlane.api.chat import routes as chat
+from warmlane.api.errors import HttpRefusal
+from warmlane.api.guard import Guard
+from warmlane.api.messages import routes as messages
+from warmlane.api.responses import routes as responses
+from warmlane.api.settings import Edge, EdgeSettings
+from warmlane.clock import Clock, SystemClock
+from warmlane.host.view import HostView
+from warmlane.turns.service import TurnService
+
+Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    *,
+    turns: TurnService,
+    host: HostView,
+    settings: EdgeSettings | None = None,
+    clock: Clock | None = None,
+    registry: CollectorRegistry | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The application over one spine.
+
+    `lifespan` is entered before the first request and left after the last one. `registry` is what `/metrics` shows;
+    without one there is no such route.
+    """
+    edge = Edge(turns=turns, host=host, settings=settings or EdgeSettings(), clock=clock or SystemClock())
+    return assemble(edge, registry=registry, lifespan=lifespan)
+
+
+def assemble(edge: Edge, *, registry: CollectorRegistry | None = None, lifespan: Lifespan | None = None) -> FastAPI:
+    """`create_app` for a caller that brings its own sources of time and ids."""
+
+    @asynccontextmanager
+    async def run(_: FastAPI) -> AsyncIterator[None]:
+        if lifespan is None:
+            yield
+        else:
+            async with lifespan():
+                yield
+
+    app = FastAPI(lifespan=run, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for turn_routes in (responses.routes(edge), messages.routes(edge), chat.routes(edge)):
+        app.router.routes.extend(turn_routes)
+    app.include_router(models.router(edge))
+    app.include_router(health.router(edge, registry=registry))
+    app.add_exception_handler(HTTPException, _unrouted)
+    app.add_middleware(Guard, edge=edge)
+    return app
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """Raise what routing found in the terms of the edge; the guard tells it in the route's dialect."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    path = request.url.path[:256]
+    if status == 405:
+        allow = ", ".join(_allowed(request))
+        raise HttpRefusal(405, f"{request.method} is not allowed on {path}.", code="method_not_allowed", allow=allow)
+    if status == 404:
+        raise HttpRefusal(404, f"There is no {path} here.", code="unknown_url")
+    raise HttpRefusal(status, "The request could not be served.")
+
+
+def _allowed(request: Request) -> list[str]:
+    routes: list[BaseRoute] = request.app.router.routes
+    methods: set[str] = set()
+    for route in routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)

@@ -1,0 +1,66 @@
+"""Who is asking: API keys and the tenants they stand for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from warmlane.errors import Unauthorized
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_BEARER = b"bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """One key and the tenant whose data it opens. Several keys may name one tenant."""
+
+    key: str
+    tenant: str
+
+
+class KeyRing:
+    """The keys of this server. Without any there is one tenant, `""`, and whatever key a client sends is accepted."""
+
+    def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
+        self._tenants = tuple((_digest(entry.key.encode()), entry.tenant) for entry in keys)
+
+    def __len__(self) -> int:
+        return len(self._tenants)
+
+    def tenant_of(self, headers: Headers) -> str:
+        """The tenant of a request, by `Authorization: Bearer` or `x-api-key`.
+
+        Every key is compared, in constant time and by digest, so that neither the time nor the length tells which
+        one came close. Raises `Unauthorized`.
+        """
+        if not self._tenants:
+            return ""
+        offered = _offered(headers)
+        if not offered:
+            raise Unauthorized("No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
+        found: str | None = None
+        for digest in (_digest(key) for key in offered):
+            for known, tenant in self._tenants:
+                if hmac.compare_digest(known, digest):
+                    found = tenant
+        if found is None:
+            raise Unauthorized("Incorrect API key provided.")
+        return found
+
+
+def _offered(headers: Headers) -> list[bytes]:
+    keys = []
+    for name, value in headers:
+        if name == b"x-api-key":
+            keys.append(value.strip())
+        elif name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
+            keys.append(value[len(_BEARER) :].strip())
+    return keys
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,44 @@
+"""A finished turn as a chat completion."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from warmlane.api.chat import wire
+from warmlane.conversation.messages import Message
+from warmlane.conversation.turn import Outcome, StopReason, Usage
+
+COMPLETION_PREFIX = "chatcmpl-"
+
+FINISH_REASONS: dict[StopReason, wire.FinishReason] = {
+    StopReason.STOP: "stop",
+    StopReason.LENGTH: "length",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.TOOL_CALLS: "tool_calls",
+}
+
+
+def render_completion(completion_id: str, *, created: int, model: str, outcome: Outcome) -> wire.Completion:
+    choice = wire.Choice(message=_message(outcome.message), finish_reason=FINISH_REASONS[outcome.stop_reason])
+    return wire.Completion(
+        id=completion_id, created=created, model=model, choices=(choice,), usage=render_usage(outcome.usage)
+    )
+
+
+def render_usage(usage: Usage) -> wire.Usage:
+    return wire.Usage(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.prompt_tokens + usage.output_tokens,
+        prompt_tokens_details=wire.PromptTokensDetails(usage.cached_tokens),
+        completion_tokens_details=wire.CompletionTokensDetails(usage.reasoning_tokens),
+    )
+
+
+def _message(message: Message) -> wire.ReplyMessage:
+    calls = tuple(wire.ToolCall(call.call_id, wire.Function(call.name, call.arguments)) for call in message.tool_calls)
+    return wire.ReplyMessage(
+        content=message.text if message.text or not calls else None,
+        reasoning_content=message.reasoning or UNSET,
+        tool_calls=calls or UNSET,
+    )

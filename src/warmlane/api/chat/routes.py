@@ -1,0 +1,57 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute, Route
+
+from warmlane.api import jsonio
+from warmlane.api.chat.events import ChatStream
+from warmlane.api.chat.render import COMPLETION_PREFIX, render_completion
+from warmlane.api.chat.request import ChatRequest, check_supported, input_messages, sampling_of, warnings_of
+from warmlane.api.exchange import PreparedTurn, TurnEndpoint
+from warmlane.api.fields import parse
+from warmlane.api.guard import Caller
+from warmlane.api.jsonio import JsonObject
+from warmlane.api.settings import Edge
+from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
+
+
+def routes(edge: Edge) -> list[BaseRoute]:
+    return [Route("/v1/chat/completions", TurnEndpoint(edge, _Preparer(edge)), methods=["POST"])]
+
+
+class _Preparer:
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    def __call__(self, body: JsonObject, caller: Caller) -> PreparedTurn:
+        request = parse(ChatRequest, body)
+        check_supported(request)
+        created = self._edge.unix_s()
+        turn = TurnRequest(
+            request_id=caller.request_id,
+            response_id=COMPLETION_PREFIX + self._edge.new_token(),
+            dialect=Dialect.CHAT,
+            tenant=caller.tenant,
+            domain=self._edge.turns.domain(caller.tenant, request.cache_salt),
+            model=request.model,
+            input=input_messages(request.messages),
+            prompt_cache_key=request.prompt_cache_key,
+            sampling=sampling_of(request),
+            max_output_tokens=request.max_completion_tokens or request.max_tokens,
+            stop=tuple(request.stop or ()),
+        )
+
+        def answer(outcome: Outcome) -> bytes:
+            completion = render_completion(turn.response_id, created=created, model=turn.model, outcome=outcome)
+            return jsonio.encode(completion)
+
+        stream = None
+        if request.stream:
+            stream = ChatStream(
+                completion_id=turn.response_id,
+                created=created,
+                model=turn.model,
+                include_usage=bool(request.stream_options and request.stream_options.include_usage),
+            )
+        return PreparedTurn(request=turn, answer=answer, stream=stream, warnings=warnings_of(request))

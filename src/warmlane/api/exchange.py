@@ -1,0 +1,240 @@
+"""One turn over one HTTP connection, the same for every dialect.
+
+    body read whole → JSON → model → permit (one synchronous stretch) → the rest validated → turn started →
+    its events written, or its answer → accepted → closed
+
+The connection never owns the turn: when the client goes away the stream is closed, and the turn decides what that
+means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from warmlane.api import sse
+from warmlane.api.body import ClientGone, model_of, read_json
+from warmlane.api.errors import WireError, wire_error
+from warmlane.api.guard import Caller, caller_of
+from warmlane.api.headers import answer_headers, warning_headers
+from warmlane.api.jsonio import JsonObject
+from warmlane.api.settings import Edge
+from warmlane.conversation.events import Failed, Finished, TurnEvent, Validated
+from warmlane.conversation.turn import Outcome, TurnRequest
+from warmlane.errors import WarmlaneError
+from warmlane.turns.stream import TurnStream
+
+_log = structlog.get_logger("warmlane.api")
+
+
+class StreamRenderer(Protocol):
+    """Renders the events of one turn as the frames of one dialect's stream. Stateful; used by one stream."""
+
+    def opening(self) -> Iterable[bytes]:
+        """What is said once the request is known to be sound."""
+        ...
+
+    def event(self, event: TurnEvent) -> Iterable[bytes]:
+        """What a `Started`, a delta or the `Finished` becomes."""
+        ...
+
+    def keep_alive(self) -> Iterable[bytes]: ...
+
+    def failure(self, error: WireError) -> Iterable[bytes]:
+        """The dialect's error form, ending the stream."""
+        ...
+
+    def tells_in_stream(self, error: Exception) -> bool:
+        """Whether this error, met before the stream began, is told in a stream rather than by a status."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTurn:
+    """A validated request with the means to answer it. `stream` is None for an answer in one piece."""
+
+    request: TurnRequest
+    answer: Callable[[Outcome], bytes]
+    stream: StreamRenderer | None
+    warnings: tuple[str, ...] = ()
+
+
+Prepare = Callable[[JsonObject, Caller], PreparedTurn]
+
+
+class TurnEndpoint:
+    """The ASGI app of a route that runs a turn. `prepare` raises `InvalidRequest`."""
+
+    def __init__(self, edge: Edge, prepare: Prepare) -> None:
+        self._edge = edge
+        self._prepare = prepare
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = caller_of(scope)
+        body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
+        permit = self._edge.turns.reserve(model_of(body), caller.tenant)
+        try:
+            prepared = self._prepare(body, caller)
+            stream = self._edge.turns.start(prepared.request, permit)
+        except BaseException:
+            permit.release()
+            raise
+        await _Exchange(self._edge, prepared, stream, receive, send).run()
+
+
+class _Exchange:
+    """A started turn and the connection it answers on."""
+
+    def __init__(self, edge: Edge, prepared: PreparedTurn, stream: TurnStream, receive: Receive, send: Send) -> None:
+        self._edge = edge
+        self._prepared = prepared
+        self._stream = stream
+        self._receive = receive
+        self._raw_send = send
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gone_why = ""
+        self._accepted = False
+
+    async def run(self) -> None:
+        """Answer, and close the stream whatever happens. Raises the turn's error if no byte of an answer was sent."""
+        watcher = asyncio.create_task(self._watch())
+        work = asyncio.create_task(self._deliver())
+        try:
+            await asyncio.wait((self._gone, work), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() or self._accepted:
+                await work
+            else:
+                self._log_end(self._gone_why)
+        except ClientGone:
+            self._log_end("disconnected")
+        finally:
+            self._stream.close()
+            for task in (watcher, work):
+                task.cancel()
+            await asyncio.gather(watcher, work, return_exceptions=True)
+
+    async def _send(self, message: Message) -> None:
+        try:
+            await self._raw_send(message)
+        except OSError:
+            raise ClientGone from None
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave("disconnected")
+
+    def _leave(self, why: str) -> None:
+        if not self._gone.done():
+            self._gone_why = why
+            self._gone.set_result(None)
+
+    async def _deliver(self) -> None:
+        renderer = self._prepared.stream
+        if renderer is None:
+            await self._deliver_whole()
+            return
+        first = await anext(self._stream)
+        if isinstance(first, Failed) and not renderer.tells_in_stream(first.error):
+            raise first.error
+        settings = self._edge.settings
+        writer = sse.EventWriter(
+            self._send,
+            clock=self._edge.clock,
+            keep_alive_s=settings.keep_alive_s,
+            drain_timeout_s=settings.drain_timeout_s,
+            on_stall=lambda: self._leave("stalled"),
+        )
+        await writer.begin(warning_headers(self._prepared.warnings))
+        await writer.write(renderer.opening())
+        beat = asyncio.create_task(writer.keep_alive(renderer.keep_alive))
+        try:
+            await self._deliver_events(writer, renderer, first)
+        finally:
+            beat.cancel()
+            await asyncio.gather(beat, return_exceptions=True)
+
+    async def _deliver_events(self, writer: sse.EventWriter, renderer: StreamRenderer, first: TurnEvent) -> None:
+        event = first
+        while True:
+            match event:
+                case Failed():
+                    await writer.write(renderer.failure(self._wire_error(event.error)))
+                    await self._accept(f"failed: {type(event.error).__name__}")
+                case Finished():
+                    await writer.write(renderer.event(event))
+                    await self._accept(event.outcome.stop_reason, event.outcome)
+                case Validated():
+                    pass
+                case _:
+                    await writer.write(renderer.event(event))
+            if isinstance(event, Finished | Failed):
+                break
+            event = await anext(self._stream)
+        await writer.end()
+
+    async def _deliver_whole(self) -> None:
+        async for event in self._stream:
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, Finished):
+                await self._answer(event.outcome)
+
+    async def _answer(self, outcome: Outcome) -> None:
+        body = self._prepared.answer(outcome)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *answer_headers(outcome),
+            *warning_headers(self._prepared.warnings),
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._accept(outcome.stop_reason, outcome)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _accept(self, end: str, outcome: Outcome | None = None) -> None:
+        """The last bytes were written: tell the turn, unless a close was reported by now.
+
+        The yield lets the watcher see a close that the server has already noticed; it comes before the response is
+        ended, as an ended response looks like a close.
+        """
+        await asyncio.sleep(0)
+        if self._gone.done():
+            return
+        self._accepted = True
+        self._stream.accept()
+        self._log_end(end, outcome)
+
+    def _wire_error(self, error: Exception) -> WireError:
+        if not isinstance(error, WarmlaneError):
+            _log.error("turn failed unexpectedly", request_id=self._prepared.request.request_id, exc_info=error)
+        return wire_error(error)
+
+    def _log_end(self, end: str, outcome: Outcome | None = None) -> None:
+        request = self._prepared.request
+        facts: dict[str, object] = {
+            "request_id": request.request_id,
+            "tenant": request.tenant,
+            "dialect": request.dialect.value,
+            "model": request.model,
+            "stream": self._prepared.stream is not None,
+            "end": end,
+        }
+        if outcome is not None:
+            facts |= {
+                "queue_ms": round(outcome.timings.queue_ms, 1),
+                "prefill_ms": round(outcome.timings.prefill_ms, 1),
+                "decode_ms": round(outcome.timings.decode_ms, 1),
+                "prompt_tokens": outcome.usage.prompt_tokens,
+                "cached_tokens": outcome.usage.cached_tokens,
+                "output_tokens": outcome.usage.output_tokens,
+                "session_cache": outcome.cache.outcome.value,
+                "reason": outcome.cache.reason,
+            }
+        _log.info("turn", **facts)

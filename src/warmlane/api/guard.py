@@ -1,0 +1,134 @@
+"""The outermost layer: request ids, the Host and key checks, and errors in the dialect of the route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from warmlane.api.body import ClientGone
+from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers, wire_error
+from warmlane.api.settings import Edge
+from warmlane.errors import WarmlaneError
+
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+"""Answered without a key: probes have none."""
+
+_CALLER = "warmlane.caller"
+_log = structlog.get_logger("warmlane.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and under which id the answer is told and logged."""
+
+    request_id: str
+    tenant: str
+
+
+def caller_of(scope: Scope) -> Caller:
+    """The caller the guard found for this request."""
+    return cast(Caller, scope[_CALLER])
+
+
+def speaks_anthropic(scope: Scope) -> bool:
+    """Whether errors of this request take Anthropic's envelope."""
+    path: str = scope["path"]
+    if path == "/v1/messages" or path.startswith("/v1/messages/"):
+        return True
+    return path.startswith("/v1/models") and any(name == b"anthropic-version" for name, _ in scope["headers"])
+
+
+class Guard:
+    """ASGI middleware around every route. No input gets past it as an exception."""
+
+    def __init__(self, app: ASGIApp, *, edge: Edge) -> None:
+        self._app = app
+        self._edge = edge
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await _refuse_websocket(scope, send)
+        else:
+            await self._http(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reply = _Reply(scope, send, edge=self._edge)
+        try:
+            _check_host(scope["headers"], self._edge.settings.allowed_hosts)
+            tenant = "" if scope["path"] in OPEN_PATHS else self._edge.settings.keys.tenant_of(scope["headers"])
+            scope[_CALLER] = Caller(reply.request_id, tenant)
+            await self._app(scope, receive, reply.send)
+        except ClientGone:
+            return
+        except Exception as error:
+            if not isinstance(error, WarmlaneError):
+                _log.exception("unexpected error", request_id=reply.request_id, path=scope["path"])
+            if reply.begun:
+                raise
+            await reply.refuse(wire_error(error))
+
+
+class _Reply:
+    """The sending side of one request: stamps the common headers, and knows whether an answer has begun."""
+
+    def __init__(self, scope: Scope, send: Send, *, edge: Edge) -> None:
+        self.request_id = f"req_{edge.new_token()}"
+        self.begun = False
+        self._anthropic = speaks_anthropic(scope)
+        self._send = send
+        self._clock = edge.clock
+        self._started_s = edge.clock.now()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message = {**message, "headers": [*message.get("headers", ()), *self._headers()]}
+        await self._send(message)
+
+    async def refuse(self, error: WireError) -> None:
+        body = envelope(error, anthropic=self._anthropic, request_id=self.request_id)
+        headers = [*error_headers(error), (b"content-length", str(len(body)).encode())]
+        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        request_id = self.request_id.encode()
+        headers = [(b"x-request-id", request_id)]
+        if self._anthropic:
+            return [*headers, (b"request-id", request_id)]
+        elapsed_ms = max(0, round((self._clock.now() - self._started_s) * 1000))
+        return [*headers, (b"openai-processing-ms", str(elapsed_ms).encode()), (b"openai-version", b"2020-10-01")]
+
+
+def _check_host(headers: Iterable[tuple[bytes, bytes]], allowed: frozenset[str] | None) -> None:
+    if allowed is None:
+        return
+    host = next((value.decode("latin-1") for name, value in headers if name == b"host"), "")
+    if host_name(host) not in allowed:
+        raise HttpRefusal(403, "This Host is not served here.", code="host_not_allowed")
+
+
+def host_name(host: str) -> str:
+    """The name in a `Host` header, without port and brackets, in lower case."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+async def _refuse_websocket(scope: Scope, send: Send) -> None:
+    """Say plainly that there is no WebSocket here, so that a client falls back to HTTP at once."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    error = WireError(426, "WebSockets are not served here; use HTTP.", code="websocket_not_supported")
+    body = envelope(error, anthropic=False, request_id="")
+    headers = [*error_headers(error), (b"content-length", str(len(body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})

@@ -1,0 +1,58 @@
+"""The response headers in which Warmlane says what it did with a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from warmlane.conversation.turn import CacheFacts, Outcome
+
+WARNINGS_MAX_BYTES = 1024
+_COUNT_RESERVE_BYTES = 16
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class WarmlaneFacts(msgspec.Struct, frozen=True):
+    """The same cache facts where the answer is a stream: the `warmlane` object of its last event."""
+
+    session_cache: str
+    cached_tokens: int
+    cache_miss_reason: str
+
+
+def cache_facts(cache: CacheFacts) -> WarmlaneFacts:
+    return WarmlaneFacts(
+        session_cache=cache.outcome.value, cached_tokens=cache.cached_tokens, cache_miss_reason=cache.reason
+    )
+
+
+def answer_headers(outcome: Outcome) -> Headers:
+    """Cache facts of an answer in one piece."""
+    facts = cache_facts(outcome.cache)
+    return [
+        (b"x-session-cache", facts.session_cache.encode()),
+        (b"x-cached-tokens", str(facts.cached_tokens).encode()),
+        (b"x-cache-miss-reason", quote(facts.cache_miss_reason).encode()),
+    ]
+
+
+def warning_headers(warnings: Sequence[str]) -> Headers:
+    """The fields that were accepted and not acted on, percent-encoded, comma-separated, at most 1 KiB; what does not
+    fit is counted (`+3`)."""
+    names = list(dict.fromkeys(warnings))
+    if not names:
+        return []
+    kept: list[str] = []
+    size = 0
+    for name in names:
+        encoded = quote(name, safe="[]._-:;= ()'/")
+        size += len(encoded) + 2
+        if size > WARNINGS_MAX_BYTES - _COUNT_RESERVE_BYTES:
+            break
+        kept.append(encoded)
+    if len(kept) < len(names):
+        kept.append(f"+{len(names) - len(kept)}")
+    return [(b"x-warmlane-warnings", ", ".join(kept).encode())]

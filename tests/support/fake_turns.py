@@ -1,0 +1,180 @@
+"""A scripted spine for tests of the HTTP edge: it plays events, and notes what the edge did with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from warmlane.conversation.events import (
+    Failed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    TurnEvent,
+    Validated,
+)
+from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text, ToolCall
+from warmlane.conversation.turn import (
+    CacheFacts,
+    CacheOutcome,
+    Outcome,
+    StopReason,
+    TurnRequest,
+    Usage,
+)
+from warmlane.errors import ModelNotFound
+from warmlane.host.view import ModelCard, Readiness
+from warmlane.turns.stream import TurnStream
+
+MODEL = "tiny"
+
+Step = TurnEvent | Callable[[], Awaitable[object]]
+"""An event to put, or something to wait for before the next one."""
+
+
+def outcome(
+    *parts: Part,
+    stop_reason: StopReason = StopReason.STOP,
+    stop_sequence: str | None = None,
+    prompt_tokens: int = 12,
+    cached_tokens: int = 5,
+    output_tokens: int = 3,
+) -> Outcome:
+    return Outcome(
+        message=Message(Role.ASSISTANT, parts),
+        stop_reason=stop_reason,
+        stop_sequence=stop_sequence,
+        usage=Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, output_tokens=output_tokens),
+        cache=CacheFacts(CacheOutcome.HIT, "hit", cached_tokens),
+    )
+
+
+def text_turn(
+    *deltas: str,
+    stop_reason: StopReason = StopReason.STOP,
+    stop_sequence: str | None = None,
+) -> list[Step]:
+    """A whole turn that says the deltas."""
+    said = "".join(deltas)
+    parts = (Text(said),) if said else ()
+    end = Finished(outcome(*parts, stop_reason=stop_reason, stop_sequence=stop_sequence))
+    return [Validated(), Started(12, 5), *map(TextDelta, deltas), end]
+
+
+def rich_turn() -> list[Step]:
+    """Reasoning, text, and two calls."""
+    parts: tuple[Part, ...] = (
+        Reasoning("let me see"),
+        Text("I'll look."),
+        ToolCall("call_a", "get_weather", '{"city":"Bern"}'),
+        ToolCall("call_b", "get_time", "{}"),
+    )
+    return [
+        Validated(),
+        Started(12, 5),
+        ReasoningDelta("let me "),
+        ReasoningDelta("see"),
+        TextDelta("I'll "),
+        TextDelta("look."),
+        ToolCallStarted(0, "call_a", "get_weather"),
+        ToolCallDelta(0, '{"city":'),
+        ToolCallDelta(0, '"Bern"}'),
+        ToolCallStarted(1, "call_b", "get_time"),
+        ToolCallDelta(1, "{}"),
+        Finished(outcome(*parts, stop_reason=StopReason.TOOL_CALLS)),
+    ]
+
+
+@dataclass(eq=False)
+class FakePermit:
+    """`open` until it is released or a turn takes it over."""
+
+    tenant: str
+    open: bool = True
+
+    def release(self) -> None:
+        self.open = False
+
+
+@dataclass
+class FakeTurns:
+    """Plays `script` for every turn. `refusal` is raised by `reserve` instead, `start_error` by `start`."""
+
+    script: Sequence[Step] = field(default_factory=lambda: text_turn("Hello", " world"))
+    refusal: Exception | None = None
+    start_error: Exception | None = None
+    token_count: int = 42
+    drain_timeout_s: float = 30.0
+    buffer_events: int = 256
+    requests: list[TurnRequest] = field(default_factory=list)
+    counted: list[TurnRequest] = field(default_factory=list)
+    permits: list[FakePermit] = field(default_factory=list)
+    streams: list[TurnStream] = field(default_factory=list)
+    accepted: list[bool] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def open_permits(self) -> int:
+        return sum(permit.open for permit in self.permits)
+
+    @property
+    def last(self) -> TurnRequest:
+        return self.requests[-1]
+
+    def domain(self, tenant: str, salt: str | None) -> bytes:
+        return f"{tenant}/{'-' if salt is None else salt}".encode()[:16].ljust(16, b".")
+
+    def reserve(self, model: str, tenant: str) -> FakePermit:
+        if self.refusal is not None:
+            raise self.refusal
+        if model != MODEL:
+            raise ModelNotFound(model, (MODEL,))
+        permit = FakePermit(tenant)
+        self.permits.append(permit)
+        return permit
+
+    def start(self, request: TurnRequest, permit: object) -> TurnStream:
+        if self.start_error is not None:
+            raise self.start_error
+        assert isinstance(permit, FakePermit)
+        permit.open = False
+        self.requests.append(request)
+        stream = TurnStream(drain_timeout_s=self.drain_timeout_s, buffer_events=self.buffer_events)
+        self.streams.append(stream)
+        self.tasks.append(asyncio.create_task(self._play(stream)))
+        return stream
+
+    async def count_tokens(self, request: TurnRequest) -> int:
+        if request.model != MODEL:
+            raise ModelNotFound(request.model, (MODEL,))
+        self.counted.append(request)
+        return self.token_count
+
+    async def settle(self) -> None:
+        """Wait for the turns that were started."""
+        await asyncio.gather(*self.tasks)
+
+    async def _play(self, stream: TurnStream) -> None:
+        for step in self.script:
+            if isinstance(step, Finished | Failed):
+                self.accepted.append(await stream.finish(step))
+            elif callable(step):
+                await step()
+            else:
+                await stream.put(step)
+
+
+@dataclass
+class FakeHost:
+    cards: list[ModelCard] = field(default_factory=lambda: [ModelCard(MODEL, 1_700_000_000, 4096)])
+    ready: Readiness = field(default_factory=lambda: Readiness(True, "", 1, 2, 3, 8, 16))
+
+    def models(self) -> list[ModelCard]:
+        return self.cards
+
+    def readiness(self) -> Readiness:
+        return self.ready
