@@ -142,7 +142,7 @@ def sse_events(raw: bytes, *, named: bool) -> list[dict[str, Any]]:
 def by_type(union: object) -> dict[str, type[BaseModel]]:
     """Each event's `type` and the vendor's model of it."""
     args = get_args(union)
-    members = get_args(args[0]) if get_args(args[0]) else args
+    members = get_args(args[0]) or args
     return {name: model for model in members for name in get_args(model.model_fields["type"].annotation)}
 
 

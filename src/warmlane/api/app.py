@@ -58,8 +58,8 @@ def assemble(edge: Edge, *, registry: CollectorRegistry | None = None, lifespan:
     app = FastAPI(lifespan=run, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for turn_routes in (responses.routes(edge), messages.routes(edge), chat.routes(edge)):
         app.router.routes.extend(turn_routes)
-    app.include_router(models.router(edge))
-    app.include_router(health.router(edge, registry=registry))
+    models.add_routes(app, edge)
+    health.add_routes(app, edge, registry=registry)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Guard, edge=edge)
     return app

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
@@ -37,18 +37,16 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
 
 
-def router(edge: Edge, *, registry: CollectorRegistry | None) -> APIRouter:
-    router = APIRouter()
-
-    @router.api_route("/", methods=_PROBE, response_model=None)
+def add_routes(app: FastAPI, edge: Edge, *, registry: CollectorRegistry | None) -> None:
+    @app.api_route("/", methods=_PROBE, response_model=None)
     async def root() -> Response:
         return _json(Root("warmlane", warmlane.__version__))
 
-    @router.api_route("/health", methods=_PROBE, response_model=None)
+    @app.api_route("/health", methods=_PROBE, response_model=None)
     async def health() -> Response:
         return _json(Health("ok"))
 
-    @router.api_route("/ready", methods=_PROBE, response_model=None)
+    @app.api_route("/ready", methods=_PROBE, response_model=None)
     async def ready() -> Response:
         readiness = edge.host.readiness()
         response = _json(_ready(readiness), status=200 if readiness.ready else 503)
@@ -58,12 +56,10 @@ def router(edge: Edge, *, registry: CollectorRegistry | None) -> APIRouter:
 
     if registry is not None:
 
-        @router.get("/metrics", response_model=None)
+        @app.get("/metrics", response_model=None)
         async def metrics(request: Request) -> Response:
             encoder, media_type = choose_encoder(request.headers.get("accept", ""))
             return Response(encoder(registry), headers={"content-type": media_type})
-
-    return router
 
 
 def _ready(readiness: Readiness) -> Ready:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
@@ -54,25 +54,21 @@ class AnthropicModels(msgspec.Struct, frozen=True, kw_only=True):
     last_id: str | None
 
 
-def router(edge: Edge) -> APIRouter:
-    router = APIRouter()
-
-    @router.api_route("/v1/models", methods=["GET", "HEAD"], response_model=None)
+def add_routes(app: FastAPI, edge: Edge) -> None:
+    @app.api_route("/v1/models", methods=["GET", "HEAD"], response_model=None)
     async def list_models(request: Request) -> Response:
         cards = edge.host.models()
         if speaks_anthropic(request.scope):
             return _json(_page(cards, request.query_params))
         return _json(OpenAIModels(data=tuple(_openai(card) for card in cards)))
 
-    @router.api_route("/v1/models/{model_id:path}", methods=["GET", "HEAD"], response_model=None)
+    @app.api_route("/v1/models/{model_id:path}", methods=["GET", "HEAD"], response_model=None)
     async def get_model(request: Request, model_id: str) -> Response:
         cards = edge.host.models()
         for card in cards:
             if card.id == model_id:
                 return _json(_anthropic(card) if speaks_anthropic(request.scope) else _openai(card))
         raise ModelNotFound(model_id[:256], tuple(card.id for card in cards))
-
-    return router
 
 
 def _page(cards: Sequence[ModelCard], query: QueryParams) -> AnthropicModels:
