@@ -1,1 +1,9 @@
 """Which models exist, which are loaded, and the tasks their turns run in."""
+
+from warmlane.host.binding import Binding
+from warmlane.host.gate import ModelGate
+from warmlane.host.host import ModelHost
+from warmlane.host.tasks import TurnTasks
+from warmlane.host.view import HostView, ModelCard, Readiness
+
+__all__ = ["Binding", "HostView", "ModelCard", "ModelGate", "ModelHost", "Readiness", "TurnTasks"]

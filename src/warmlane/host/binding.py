@@ -9,7 +9,7 @@ from warmlane.host.gate import ModelGate
 from warmlane.sessions import Lane, SessionRegistry
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Binding:
     """One loaded model under its served name. Compared by identity: a reload makes a new one.
 

@@ -1,1 +1,1 @@
-""""""
+"""The spine: the one path of a turn."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warmlane.conversation.messages import Message, Role, Text
-from warmlane.conversation.turn import TurnRequest
 from warmlane.engine.protocol import Engine, TextPiece
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
@@ -50,9 +49,7 @@ class Prompter:
         try:
             plan = self._renderer.plan((*head, *messages))
         except TemplateRejected as error:
-            raise InvalidRequest(
-                f"This model's chat template does not take these messages: {error.message}"
-            ) from error
+            raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
         pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
         return plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
 
@@ -61,8 +58,3 @@ class Prompter:
         window = self._engine.info.n_ctx
         if len(prompt) >= window:
             raise ContextOverflow(len(prompt), window)
-
-
-def with_request(history: Sequence[Message], request: TurnRequest) -> tuple[Message, ...]:
-    """All messages the reply answers, instructions excluded."""
-    return (*history, *request.input)

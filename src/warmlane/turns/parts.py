@@ -1,0 +1,78 @@
+"""What every turn of this server shares, and the permit one turn holds."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from warmlane.clock import Clock, SystemClock
+from warmlane.errors import QueueFull, QueueTimeout
+from warmlane.host import Binding, ModelHost
+from warmlane.observe import Metrics
+from warmlane.prompts import SampledLedger
+from warmlane.sessions import Permit, Secrets
+from warmlane.store import ResponseStore
+from warmlane.turns.prompting import Prompter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineParts:
+    """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time."""
+
+    host: ModelHost
+    store: ResponseStore
+    secrets: Secrets
+    clock: Clock = field(default_factory=SystemClock)
+    unix_now: Callable[[], float] = time.time
+    ledger: SampledLedger = field(default_factory=SampledLedger)
+    metrics: Metrics = field(default_factory=Metrics)
+    chat_template: str | None = None
+    queue_timeout_s: float = 300.0
+    drain_timeout_s: float = 30.0
+    turn_timeout_s: float | None = None
+    prompters: weakref.WeakKeyDictionary[Binding, Prompter] = field(default_factory=weakref.WeakKeyDictionary)
+
+    def prompter(self, binding: Binding) -> Prompter:
+        """The prompter of a binding, made at its first use. Raises `ConfigError` if the model has no chat template."""
+        prompter = self.prompters.get(binding)
+        if prompter is None:
+            prompter = Prompter(binding.engine, self.ledger, template=self.chat_template)
+            self.prompters[binding] = prompter
+        return prompter
+
+    def reserve(self, binding: Binding, tenant: str, *, deadline: float | None = None) -> Permit:
+        """A permit of the binding's lane; a refusal is counted. `deadline` (clock time) is an earlier permit's."""
+        try:
+            return binding.lane.reserve(tenant, deadline=deadline)
+        except QueueFull as refusal:
+            self.metrics.refusals.labels(binding.name, refusal.scope).inc()
+            raise
+
+    def queue_timeout(self) -> QueueTimeout:
+        return QueueTimeout(f"No seat came free within {self.queue_timeout_s:g} s.")
+
+
+class ModelPermit:
+    """A lane permit together with the binding it was taken for."""
+
+    def __init__(self, parts: SpineParts, model: str, tenant: str) -> None:
+        self._parts = parts
+        self._tenant = tenant
+        self.binding = parts.host.resolve(model)
+        self.lane_permit = parts.reserve(self.binding, tenant)
+        self.deadline = self.lane_permit.deadline
+
+    def release(self) -> None:
+        self.lane_permit.release()
+
+    def rebind(self) -> Binding:
+        """Take a permit for what the name is bound to now, keeping the first deadline.
+
+        Raises `ModelNotFound`, `QueueFull` or `Unavailable`.
+        """
+        self.release()
+        self.binding = self._parts.host.resolve(self.binding.name)
+        self.lane_permit = self._parts.reserve(self.binding, self._tenant, deadline=self.deadline)
+        return self.binding

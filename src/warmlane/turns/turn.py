@@ -1,0 +1,262 @@
+"""One turn, in order. Read `_run` from top to bottom.
+
+The turn runs in a task of the host's. What may be aborted stands inside `flag.heeded()`; everything from the commit on
+does not, so once a reply is committed its row is written, its session adopted or disposed, its disposals flushed and
+its seat handed over, whatever the connection does.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+
+import structlog
+
+from warmlane.conversation.events import Failed, Finished, Started, TextDelta, Validated
+from warmlane.conversation.messages import Message, Role, Sampled, Text
+from warmlane.conversation.turn import (
+    CacheFacts,
+    CacheOutcome,
+    Dialect,
+    Outcome,
+    StopReason,
+    Timings,
+    TurnRequest,
+    Usage,
+)
+from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
+from warmlane.errors import EngineFault, PreviousResponseNotFound, Unavailable, WarmlaneError
+from warmlane.host import Binding
+from warmlane.sessions import Lease, LeaseQuery, MissReason
+from warmlane.store import stored_turn
+from warmlane.turns.cancel import CancelFlag, TurnCancelled
+from warmlane.turns.parts import ModelPermit, SpineParts
+from warmlane.turns.prompting import Prompt, Prompter
+from warmlane.turns.report import report
+from warmlane.turns.stream import ReaderStalled, TurnStream
+
+log = structlog.stdlib.get_logger("warmlane.turn")
+
+
+class _BindingChanged(Exception):
+    """The model was swapped or unloaded while the turn waited for its seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A validated request: the history it continues and the prompt it would prefill cold."""
+
+    history: tuple[Message, ...]
+    prompter: Prompter
+    prompt: Prompt
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What the engine has said so far."""
+
+    placed: Placed | None = None
+    text: str = ""
+    ended: Ended | None = None
+
+
+class Turn:
+    """One request on its way. `run` never raises; every end is told to the stream exactly once."""
+
+    def __init__(
+        self, parts: SpineParts, request: TurnRequest, permit: ModelPermit, stream: TurnStream, flag: CancelFlag
+    ) -> None:
+        self._parts = parts
+        self._request = request
+        self._permit = permit
+        self._stream = stream
+        self._flag = flag
+        self._queued_s = 0.0
+        self._outcome: Outcome | None = None
+
+    async def run(self) -> None:
+        failure: WarmlaneError | None = None
+        try:
+            await self._run()
+        except WarmlaneError as error:
+            failure = error
+        except ReaderStalled:
+            failure = TurnCancelled("The reader took nothing for the drain timeout.")
+        except Exception:
+            log.exception("turn_failed", request_id=self._request.request_id)
+            failure = EngineFault("The server failed on this turn.")
+        finally:
+            self._permit.release()
+        if failure is not None:
+            await self._stream.finish(Failed(failure))
+        report(self._parts.metrics, self._request, self._outcome, failure, queued_s=self._queued_s)
+
+    async def _run(self) -> None:
+        binding = self._permit.binding
+        deadline = self._flag.set_at(self._permit.deadline, self._parts.queue_timeout())
+        try:
+            prepared = await self._prepare(binding)
+            await self._stream.put(Validated())
+            try:
+                await self._seated(binding, prepared)
+            except _BindingChanged:
+                binding = self._permit.rebind()
+                await self._seated(binding, await self._prepare(binding))
+        except _BindingChanged:
+            raise Unavailable("The model was replaced twice while this turn waited.") from None
+        finally:
+            deadline.cancel()
+
+    async def _seated(self, binding: Binding, prepared: _Prepared) -> None:
+        registry = binding.registry
+        async with AsyncExitStack() as held:
+            async with self._flag.heeded():
+                seat = await held.enter_async_context(binding.lane.enter(self._permit.lane_permit))
+                await held.enter_async_context(binding.gate.reader())
+            self._seated_after(seat.waited_s)
+            if not self._parts.host.is_current(binding):
+                raise _BindingChanged
+            lease = registry.lease(self._query(prepared.history))
+            try:
+                try:
+                    async with self._flag.heeded():
+                        await registry.flush_after_lease(lease)
+                        prompt = await self._prompt(lease, prepared)
+                        reply = await self._generate(lease, prompt)
+                    self._outcome = self._commit(lease, prepared, prompt, reply)
+                except BaseException:
+                    await registry.give_back(lease)
+                    raise
+                await self._settle(binding, lease, self._outcome)
+            finally:
+                await registry.flush_before_leave(lease)
+
+    async def _prepare(self, binding: Binding) -> _Prepared:
+        """History, rendering and every check that needs the model: nothing is leased yet."""
+        request = self._request
+        async with self._flag.heeded():
+            prompter = self._parts.prompter(binding)
+            history = prompter.recall(request.domain, await self._history(binding))
+            prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
+            prompter.check_fits(prompt)
+        return _Prepared(history, prompter, prompt)
+
+    async def _history(self, binding: Binding) -> tuple[Message, ...]:
+        """What was said before this request's input: from the warm entry, else from the store."""
+        request = self._request
+        previous = request.previous_response_id
+        if previous is None:
+            return ()
+        warm = binding.registry.peek(previous, tenant=request.tenant, domain=request.domain)
+        if warm is not None:
+            return warm.history
+        chain = await self._parts.store.history(previous, request.tenant, now=self._parts.unix_now())
+        if chain is None:
+            raise PreviousResponseNotFound(previous)
+        return chain.messages
+
+    def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
+        return (*history, *prompter.recall(self._request.domain, self._request.input))
+
+    def _query(self, history: tuple[Message, ...]) -> LeaseQuery:
+        request = self._request
+        return LeaseQuery(
+            previous_response_id=request.previous_response_id,
+            prompt_cache_key=request.prompt_cache_key,
+            instructions=request.instructions,
+            tenant=request.tenant,
+            domain=request.domain,
+            history=(*history, *request.input),
+            stateless=_stateless(request),
+            response_id=request.response_id,
+        )
+
+    async def _prompt(self, lease: Lease, prepared: _Prepared) -> Prompt:
+        """The prompt that extends what the engine really holds: rendered again only where the leased session knows
+        replies by their tokens that the history did not."""
+        if lease.hit and self._request.previous_response_id is not None and lease.session.history != prepared.history:
+            messages = self._messages(prepared.prompter, lease.session.history)
+            prompt = await prepared.prompter.prompt(self._request.instructions, messages)
+            prepared.prompter.check_fits(prompt)
+            return prompt
+        return prepared.prompt
+
+    async def _generate(self, lease: Lease, prompt: Prompt) -> _Reply:
+        request, reply = self._request, _Reply()
+        events = lease.session.generate(
+            prompt, sampling=request.sampling, max_output_tokens=request.max_output_tokens, stop=request.stop
+        )
+        async with aclosing(events):
+            async for event in events:
+                await self._hear(reply, event)
+        if reply.ended is None or reply.placed is None:
+            raise EngineFault("The engine ended the turn without saying how.")
+        return reply
+
+    async def _hear(self, reply: _Reply, event: EngineEvent) -> None:
+        if isinstance(event, Placed):
+            reply.placed = event
+            await self._stream.put(Started(event.prompt_tokens, event.cached_tokens))
+        elif isinstance(event, Chunk):
+            if event.text:
+                reply.text += event.text
+                await self._stream.put(TextDelta(event.text))
+        else:
+            reply.ended = event
+
+    def _commit(self, lease: Lease, prepared: _Prepared, prompt: Prompt, reply: _Reply) -> Outcome:
+        """The reply becomes part of the conversation. No await: it happens whole or not at all."""
+        assert reply.ended is not None
+        assert reply.placed is not None
+        ended, placed = reply.ended, reply.placed
+        sampled = Sampled(ended.token_ids, ended.token_text, prepared.prompter.tokenizer) if ended.token_ids else None
+        parts = (Text(reply.text),) if reply.text else ()
+        message = Message(Role.ASSISTANT, parts, sampled)
+        history = (*self._messages(prepared.prompter, prepared.history), message)
+        lease.session.commit(history, len(prompt) + len(ended.token_ids))
+        prepared.prompter.remember(self._request.domain, message)
+        return Outcome(
+            message=message,
+            stop_reason=StopReason(ended.reason.value),
+            stop_sequence=ended.stop_sequence,
+            usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens),
+            cache=CacheFacts(_cache_outcome(lease, placed), lease.reason.value, placed.cached_tokens),
+            timings=Timings(self._queued_s * 1000, ended.prefill_ms, ended.decode_ms),
+        )
+
+    async def _settle(self, binding: Binding, lease: Lease, outcome: Outcome) -> None:
+        """Row, adoption, terminal event, in this order: who chains on seeing the event must hit."""
+        request, registry = self._request, binding.registry
+        if request.store:
+            try:
+                row = stored_turn(request, outcome, created_at=self._parts.unix_now())
+                await self._parts.store.save(row)
+            except WarmlaneError:
+                await registry.abandon(lease)
+                raise
+        adoption = registry.adopt(lease, request.response_id, retention_s=request.retention_s)
+        if await self._stream.finish(Finished(outcome)):
+            adoption.keep()
+        else:
+            adoption.revoke()
+
+    def _seated_after(self, waited_s: float) -> None:
+        self._queued_s = waited_s
+        self._parts.metrics.queue_wait_s.labels(self._permit.binding.name).observe(waited_s)
+
+
+def _stateless(request: TurnRequest) -> bool:
+    """Whether the client replays its history and names no session: Messages, and Chat without a key."""
+    if request.dialect is Dialect.CHAT:
+        return request.prompt_cache_key is None
+    return request.dialect is Dialect.MESSAGES
+
+
+def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:
+    if lease.hit:
+        return CacheOutcome.HIT
+    if placed.cached_tokens:
+        return CacheOutcome.PREFIX_HIT
+    if lease.reason in (MissReason.FRESH, MissReason.NO_KEY):
+        return CacheOutcome.FRESH
+    return CacheOutcome.COLD_REPLAY
