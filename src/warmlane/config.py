@@ -25,18 +25,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
 
 DEFAULT_MODEL: Final = "smollm2-135m-instruct"
 ENV_PREFIX: Final = "WARMLANE_"
 CONFIG_VARIABLE: Final = "WARMLANE_CONFIG"
-
-
-class EngineKind(StrEnum):
-    """What answers: a model through llama.cpp, or a script."""
-
-    LLAMACPP = "llamacpp"
-    SIMULATED = "simulated"
 
 
 class LogLevel(StrEnum):
@@ -202,12 +196,12 @@ def _config_file(given: Path | None) -> Path | None:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {variable_of(name) for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    names = {name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE.removeprefix(ENV_PREFIX)}
     for variable in os.environ:
-        if variable.upper().startswith(ENV_PREFIX) and variable.upper() not in known:
-            raise ConfigError(
-                f"The environment variable {variable} names no setting.{_guess(variable.upper(), known)} Unset it."
-            )
+        name = variable.upper().removeprefix(ENV_PREFIX)
+        if variable.upper().startswith(ENV_PREFIX) and name not in names:
+            guess = _guess(name, names, prefix=ENV_PREFIX)
+            raise ConfigError(f"The environment variable {variable} names no setting; unset it.{guess}")
 
 
 def _explain(error: ErrorDetails, flags: Mapping[str, object], path: Path | None) -> str:
@@ -240,6 +234,8 @@ def _complaint(error: ErrorDetails) -> str:
     return message
 
 
-def _guess(word: str, known: set[str]) -> str:
+def _guess(word: str, known: set[str], *, prefix: str = "") -> str:
     close = difflib.get_close_matches(word, sorted(known), n=1)
-    return f" Did you mean {close[0]}?" if close else f" Known: {', '.join(sorted(known))}."
+    if close:
+        return f" Did you mean {prefix}{close[0]}?"
+    return f" Known: {', '.join(prefix + name for name in sorted(known))}."

@@ -15,7 +15,8 @@ from warmlane.cli.announce import announce_loading, announce_ready
 from warmlane.cli.keys import load_api_keys
 from warmlane.cli.logs import configure_logging
 from warmlane.cli.models import resolve_model
-from warmlane.config import EngineKind, LogLevel, Settings, flag_of, load_settings
+from warmlane.config import LogLevel, Settings, flag_of, load_settings
+from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
 
 app = typer.Typer(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from warmlane.config import DEFAULT_MODEL, EngineKind, Settings
+from warmlane.config import DEFAULT_MODEL, Settings
+from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
 
 GGUF_MAGIC: Final = b"GGUF"

@@ -156,6 +156,7 @@ class _Process:
     def _uvicorn_config(self, parts: ServerParts) -> uvicorn.Config:
         return uvicorn.Config(
             parts.app,
+            interface="asgi3",
             log_config=None,
             access_log=False,
             server_header=False,
