@@ -40,6 +40,13 @@ def sqlite_database(url: str) -> str:
     return str(Path(database).expanduser()) if database and database != MEMORY else MEMORY
 
 
+def key_file_of(url: str) -> Path | None:
+    """Where the server's secret is kept for a store: beside its file, so that restarts agree on domains; None in
+    memory. Raises `ConfigError` like `sqlite_database`."""
+    database = sqlite_database(url)
+    return None if database == MEMORY else Path(database + ".key")
+
+
 async def open_store(url: str, *, timeout_s: float = STORE_TIMEOUT_S) -> SqlResponseStore:
     """Open or create the store, bringing its schema up to date; an existing one is copied first.
 

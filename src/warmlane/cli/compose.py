@@ -1,0 +1,161 @@
+"""Puts the parts of a server together, in the order they depend on each other, and takes them apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+
+from starlette.types import ASGIApp
+
+from warmlane.api.app import create_app
+from warmlane.api.auth import ApiKey, KeyRing
+from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
+from warmlane.cli.keys import is_loopback, load_api_keys
+from warmlane.cli.models import ModelSource, resolve_model
+from warmlane.clock import SystemClock
+from warmlane.config import Settings
+from warmlane.engine.client import WorkerEngine
+from warmlane.engine.config import EngineConfig, EngineKind
+from warmlane.errors import WarmlaneError
+from warmlane.host import Binding, ModelHost
+from warmlane.observe import ModelNumbers
+from warmlane.sessions import Lane, Secrets, SessionDefaults, SessionRegistry, effective_capacity
+from warmlane.store import ResponseStore, key_file_of, open_store
+from warmlane.turns.parts import SpineParts
+from warmlane.turns.spine import Spine
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_S = 15.0
+"""Between two sweeps of expired sessions and rows."""
+
+
+class Server:
+    """A composed server; implements `cli.parts.ServerParts`."""
+
+    def __init__(self, app: ASGIApp, host: ModelHost, closing: AsyncExitStack) -> None:
+        self.app = app
+        self._host = host
+        self._closing = closing
+
+    def begin_drain(self) -> None:
+        self._host.begin_drain()
+
+    async def drained(self, grace_s: float) -> None:
+        await self._host.drained(grace_s)
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+
+async def build(settings: Settings) -> Server:
+    """Open the store, load the model, wire the edge to them. Raises `ConfigError`; what was opened is then closed."""
+    async with AsyncExitStack() as opened:
+        parts = await _spine_parts(settings, resolve_model(settings), opened)
+        keys = load_api_keys(settings)
+        app = create_app(
+            turns=Spine(parts),
+            host=parts.host,
+            settings=EdgeSettings(
+                keys=KeyRing(ApiKey(key=k.key, tenant=k.tenant) for k in keys),
+                drain_timeout_s=settings.drain_timeout_s,
+                allowed_hosts=LOOPBACK_HOSTS | {settings.host} if is_loopback(settings.host) else None,
+            ),
+            clock=parts.clock,
+            registry=parts.metrics.registry,
+        )
+        return Server(app, parts.host, opened.pop_all())
+    raise AssertionError("unreachable: the stack swallows nothing")
+
+
+async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExitStack) -> SpineParts:
+    key_file = key_file_of(settings.store)
+    secrets = Secrets.open(key_file=key_file)
+    store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
+    opened.push_async_callback(store.close)
+    host = ModelHost()
+    opened.push_async_callback(host.close)
+    binding = await _load(settings, model, secrets)
+    host.register(binding)
+    parts = SpineParts(
+        host=host,
+        store=store,
+        secrets=secrets,
+        clock=SystemClock(),
+        chat_template=settings.chat_template.read_text(encoding="utf-8") if settings.chat_template else None,
+        queue_timeout_s=settings.queue_timeout_s,
+        drain_timeout_s=settings.drain_timeout_s,
+        turn_timeout_s=settings.turn_timeout_s,
+    )
+    parts.prompter(binding)  # a model without a usable chat template is refused now, not at the first request
+    parts.metrics.watch(lambda: _numbers(host.bindings()))
+    housekeeping = asyncio.create_task(_keep_house(host, store), name="housekeeping")
+    opened.callback(housekeeping.cancel)
+    return parts
+
+
+async def _load(settings: Settings, model: ModelSource, secrets: Secrets) -> Binding:
+    engine = await WorkerEngine.start(
+        EngineConfig(
+            kind=EngineKind(settings.engine.value),
+            model_path=None if model.path is None else str(model.path),
+            model_name=model.name,
+            n_ctx=settings.ctx,
+            capacity=settings.capacity,
+            flat=settings.flat,
+            n_threads=settings.n_threads,
+            simulated_hash=settings.simulated_hash,
+        )
+    )
+    info, clock = engine.info, SystemClock()
+    registry = SessionRegistry(
+        engine,
+        secrets=secrets,
+        clock=clock,
+        defaults=SessionDefaults(sampling=info.sampling, max_output_tokens=info.n_ctx),
+        warm_capacity=settings.warm_capacity,
+        ttl_s=settings.session_ttl_s,
+    )
+    engine.add_death_listener(registry.worker_died)
+    lane = Lane(
+        capacity=effective_capacity(engine),
+        max_waiting=settings.max_waiting,
+        clock=clock,
+        queue_timeout_s=settings.queue_timeout_s,
+        tenants=max(1, len({key.tenant for key in load_api_keys(settings)})),
+        name=model.name,
+    )
+    return Binding(name=model.name, engine=engine, lane=lane, registry=registry, created=int(time.time()))
+
+
+async def _keep_house(host: ModelHost, store: ResponseStore) -> None:
+    while True:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        for binding in host.bindings():
+            binding.registry.sweep()
+        try:
+            await store.prune(now=time.time())
+        except WarmlaneError as error:
+            log.warning("rows were not pruned: %s", error)
+
+
+def _numbers(bindings: Iterable[Binding]) -> Iterator[ModelNumbers]:
+    for binding in bindings:
+        lane, registry = binding.lane, binding.registry
+        yield ModelNumbers(
+            model=binding.name,
+            ready=binding.engine.ready,
+            generation=binding.engine.generation,
+            active=lane.active,
+            waiting=lane.waiting,
+            permits=lane.permits,
+            capacity=lane.capacity,
+            warm=len(registry),
+            hits=registry.hits,
+            misses={reason.value: n for reason, n in registry.misses.items()},
+            evictions=registry.evictions,
+            disposals_owed=registry.owed_disposals,
+        )
