@@ -235,11 +235,15 @@ class Scheduler:
             return
         try:
             token = turn.sampler.sample(decoded.logits(index))
+            piece = None if self._tokenizer.is_eog(token) else self._tokenizer.piece(token)
+            chunk, reason = turn.accept(token, piece, self._now())
         except BadLogits as bad:
             self._fail(turn, str(bad), drop=True)
             return
-        piece = None if self._tokenizer.is_eog(token) else self._tokenizer.piece(token)
-        chunk, reason = turn.accept(token, piece, self._now())
+        except Exception:
+            log.exception("turn %d failed while its token was sampled", turn.id)
+            self._fail(turn, "The engine failed while it sampled this turn.", drop=True)
+            return
         self._counters.output_tokens += 1
         if turn in self._queue:
             self._queue.remove(turn)

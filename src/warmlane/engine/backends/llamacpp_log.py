@@ -10,7 +10,7 @@ from llama_cpp import llama_cpp as lib
 
 log = logging.getLogger("warmlane.llamacpp")
 
-_LEVEL_ERROR = 3
+_LEVEL_ERROR = 4
 _recent_errors: deque[str] = deque(maxlen=8)
 
 
