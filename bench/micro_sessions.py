@@ -80,8 +80,8 @@ class Desk:
         """Turns that find their session by cache key in a salted domain, both scoped anew each time."""
         registry, lane, secrets = self.registry, self.lane, self.secrets
         key, salt = "the key of this agent", "a salt of a user"
-        first = LeaseQuery(tenant="tenant", domain=secrets.domain("tenant", salt), prompt_cache_key=key)
-        lease = registry.lease(first)
+        domain = secrets.domain("tenant", salt)
+        lease = registry.lease(LeaseQuery(tenant="tenant", domain=domain, prompt_cache_key=key, history=HISTORY))
         if not lease.hit:
             lease.session.prime(HISTORY)
         registry.adopt(lease, "keyed")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from warmlane.conversation.messages import Message
 from warmlane.sessions.pool import Entry, EntryId
 from warmlane.sessions.reasons import MissReason
 from warmlane.sessions.session import ChatSession
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseQuery:
+class LeaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a request says about the session it continues.
 
     `instructions` are canonical (compared byte for byte; None differs from ""), `domain` the 16-byte security domain,
@@ -25,15 +26,18 @@ class LeaseQuery:
     domain: bytes
     instructions: str | None = None
     previous_response_id: str | None = None
-    prompt_cache_key: str | None = field(default=None, repr=False)
-    history: tuple[Message, ...] = field(default=(), repr=False)
+    prompt_cache_key: str | None = None
+    history: tuple[Message, ...] = ()
     stateless: bool = False
     response_id: str | None = None
     other_model: bool = False
 
+    def __repr__(self) -> str:
+        """Without the raw key and what was said: a query may end up in a log."""
+        return f"LeaseQuery(tenant={self.tenant!r}, previous_response_id={self.previous_response_id!r}, …)"
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Lease:
+
+class Lease(msgspec.Struct, eq=False, kw_only=True):
     """A session in the hands of exactly one caller, who ends it once: `adopt`, `give_back`, `abandon` or `dispose`.
 
     `reason` is what the tenant may know, `true_reason` what metrics count. `source` is the entry a hit was taken from.
@@ -54,6 +58,9 @@ class Lease:
     started: list[ChatSession]
     dropped: bool = False
     settled: bool = False
+
+    def __repr__(self) -> str:
+        return f"Lease(reason={self.reason.value!r}, response_id={self.response_id!r}, …)"
 
 
 class LiveLeases:

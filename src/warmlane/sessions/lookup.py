@@ -6,21 +6,21 @@ Nothing is changed here except that expired entries met on the way are reported,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from warmlane.sessions.lease import LeaseQuery, LiveLeases
 from warmlane.sessions.pool import Entry, WarmPool, best_match
 from warmlane.sessions.reasons import Departed, MissReason
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The result of a lookup. `reason` is for the tenant, `true_reason` for metrics; `expired` entries are to go."""
 
     entry: Entry | None
     reason: MissReason
     true_reason: MissReason
-    expired: tuple[Entry, ...] = field(default=())
+    expired: tuple[Entry, ...] = ()
 
 
 def miss(reason: MissReason, expired: tuple[Entry, ...] = ()) -> Found:
@@ -28,7 +28,7 @@ def miss(reason: MissReason, expired: tuple[Entry, ...] = ()) -> Found:
     return Found(None, reason, reason, expired)
 
 
-def _hit(entry: Entry, expired: tuple[Entry, ...] = ()) -> Found:
+def hit(entry: Entry, expired: tuple[Entry, ...] = ()) -> Found:
     return Found(entry, MissReason.HIT, MissReason.HIT, expired)
 
 
@@ -50,7 +50,7 @@ class Lookup:
             return Found(None, MissReason.UNKNOWN_ID, MissReason.SALT_CHANGED)
         reason = _unfit(entry, query, now)
         if reason is None:
-            return _hit(entry)
+            return hit(entry)
         return miss(reason, (entry,) if reason is MissReason.EXPIRED else ())
 
     def by_key(self, query: LeaseQuery, scoped_key: bytes, now: float) -> Found:
@@ -65,13 +65,13 @@ class Lookup:
         if not fit:
             return miss(reason, expired)
         best = best_match(fit, query.history) if self._paged else fit[-1]
-        return miss(MissReason.HISTORY_DIVERGED, expired) if best is None else _hit(best, expired)
+        return miss(MissReason.HISTORY_DIVERGED, expired) if best is None else hit(best, expired)
 
     def any(self, query: LeaseQuery, now: float) -> Found:
         """Tier 3, flat engines only: the one entry there is, whatever its id and key."""
         fit, expired, reason = _sift(self._pool, query, now)
         if fit:
-            return _hit(fit[-1], expired)
+            return hit(fit[-1], expired)
         if not any(entry.tenant == query.tenant for entry in self._pool):
             return Found(None, MissReason.FRESH, reason, expired)
         return miss(reason, expired)

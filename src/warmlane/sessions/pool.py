@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from warmlane.conversation.messages import Message, Role, same_content
 from warmlane.sessions.session import ChatSession
@@ -18,10 +19,10 @@ class Sentinel(Enum):
 
 
 EntryId = str | Sentinel
+_UNSPOKEN = frozenset({Role.SYSTEM, Role.DEVELOPER})
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One warm session. `expires_at` is clock time, and strictly past it the entry is expired."""
 
     id: EntryId
@@ -34,6 +35,9 @@ class Entry:
     adopted_at: float
     expires_at: float
     leased_once: bool = False
+
+    def __repr__(self) -> str:
+        return f"Entry(id={self.id!r}, …)"
 
 
 class WarmPool:
@@ -71,7 +75,10 @@ class WarmPool:
         self._by_session[entry.session] = entry
         if entry.scoped_key is not None:
             self._by_key.setdefault(entry.scoped_key, {})[entry] = None
-        self._by_tenant.setdefault(entry.tenant, OrderedDict())[entry] = None
+        mine = self._by_tenant.get(entry.tenant)
+        if mine is None:
+            mine = self._by_tenant[entry.tenant] = OrderedDict()
+        mine[entry] = None
 
     def remove(self, entry: Entry) -> None:
         del self._by_id[entry.id]
@@ -109,7 +116,7 @@ def best_match(candidates: list[Entry], history: tuple[Message, ...]) -> Entry |
             if mine is not theirs and not same_content(mine, theirs):
                 break
             shared += 1
-            spoken = spoken or mine.role not in (Role.SYSTEM, Role.DEVELOPER)
+            spoken = spoken or mine.role not in _UNSPOKEN
         if spoken and shared >= best_shared:
             best, best_shared = entry, shared
     return best

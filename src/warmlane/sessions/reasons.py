@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 DEPARTED_IDS = 512
 """How many departed ids (and scoped keys) a registry remembers the fate of."""
@@ -32,8 +33,7 @@ class MissReason(StrEnum):
     MODEL_CHANGED = "model_changed"
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
+class Fate(msgspec.Struct, frozen=True):
     """What became of an id, and whose it was: nobody else is told."""
 
     tenant: str

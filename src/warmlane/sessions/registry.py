@@ -110,7 +110,10 @@ class SessionRegistry:
             self._evict(entry, MissReason.EXPIRED, started)
         source = found.entry
         if source is not None:
+            self.hits += 1
             self._pool.remove(source)
+        else:
+            self.misses[found.true_reason] += 1
         if not self.paged:
             self._evict_all(started)
         session = self._hand_out(source, query)

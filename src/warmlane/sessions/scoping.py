@@ -5,7 +5,6 @@ Raw cache keys and salts exist only inside the calls that take them; they are ne
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import stat
@@ -14,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from warmlane.errors import ConfigError, InvalidRequest
@@ -24,6 +24,8 @@ MIN_KEY_CHARS = 8
 """Shorter cache keys are ineligible: they collide by accident."""
 MAX_SALT_BYTES = 256
 WARNED_KEYS = 256
+_FRAME_BYTES = 8
+_UNSALTED, _SALTED = b"-", b"+"
 
 
 class Purpose(StrEnum):
@@ -36,13 +38,18 @@ class Purpose(StrEnum):
     SIGNATURE = "warmlane/signature"
 
 
-def _framed(*fields: str) -> bytes:
-    """Each field in UTF-8 behind its length, so that no two lists of fields have equal bytes."""
-    parts: list[bytes] = []
-    for field in fields:
-        raw = field.encode("utf-8", "surrogatepass")
-        parts += (len(raw).to_bytes(8, "big"), raw)
-    return b"".join(parts)
+def _framed(field: str) -> bytes:
+    """A field in UTF-8 behind its length, so that no two sequences of fields have equal bytes. Lone surrogates, which
+    JSON can carry, are encoded too."""
+    raw = field.encode("utf-8", "surrogatepass")
+    return len(raw).to_bytes(_FRAME_BYTES, "big") + raw
+
+
+def _keyed(hasher: HMAC, message: bytes) -> bytes:
+    """128 bits of HMAC-SHA256 (RFC 2104). A copy of a keyed hasher costs a third of a fresh one."""
+    mac = hasher.copy()
+    mac.update(message)
+    return mac.finalize()[:DIGEST_BYTES]
 
 
 class Secrets:
@@ -96,7 +103,7 @@ class Secrets:
         """128 bits that stand for this tenant's cache key; None for no key or one that is too short."""
         if key is None or len(key) < MIN_KEY_CHARS:
             return None
-        return hmac.digest(self._cache_key, _framed(tenant, key), "sha256")[:DIGEST_BYTES]
+        return _keyed(self._cache_key, _framed(tenant) + _framed(key))
 
     def domain(self, tenant: str, salt: str | None = None) -> bytes:
         """The 16-byte security domain of a tenant, narrowed by the client's `cache_salt` if there is one.
@@ -104,23 +111,21 @@ class Secrets:
         Raises `InvalidRequest` for an empty salt and one over 256 bytes of UTF-8.
         """
         if salt is None:
-            message = _framed(tenant, "unsalted")
-        else:
-            size = len(salt.encode("utf-8", "surrogatepass"))
-            if not 0 < size <= MAX_SALT_BYTES:
-                raise InvalidRequest(
-                    f"cache_salt has {size} bytes; it must have 1 to {MAX_SALT_BYTES}, or be left out.",
-                    param="cache_salt",
-                )
-            message = _framed(tenant, "salted", salt)
-        return hmac.digest(self._domain, message, "sha256")[:DIGEST_BYTES]
+            return _keyed(self._domain, _framed(tenant) + _UNSALTED)
+        framed = _framed(salt)
+        size = len(framed) - _FRAME_BYTES
+        if not 0 < size <= MAX_SALT_BYTES:
+            raise InvalidRequest(
+                f"cache_salt has {size} bytes; it must have 1 to {MAX_SALT_BYTES}, or be left out.", param="cache_salt"
+            )
+        return _keyed(self._domain, _framed(tenant) + _SALTED + framed)
 
     def warn_once(self, tenant: str, key: str) -> bool:
         """Whether an ineligible key is new and should be warned about. Remembers 256 of them, as HMACs; the oldest is
         forgotten and may warn again. The empty key never warns."""
         if not key:
             return False
-        digest = hmac.digest(self._warned_key, _framed(tenant, key), "sha256")[:DIGEST_BYTES]
+        digest = _keyed(self._warned_key, _framed(tenant) + _framed(key))
         if digest in self._warned:
             return False
         self._warned[digest] = None
@@ -132,9 +137,9 @@ class Secrets:
         if len(secret) != SECRET_BYTES:
             raise ConfigError(f"The secret has {len(secret)} bytes; it must have {SECRET_BYTES}.")
         self._secret = secret
-        self._cache_key = self.derive(Purpose.CACHE_KEY)
-        self._domain = self.derive(Purpose.DOMAIN)
-        self._warned_key = self.derive(Purpose.WARNED)
+        self._cache_key = HMAC(self.derive(Purpose.CACHE_KEY), SHA256())
+        self._domain = HMAC(self.derive(Purpose.DOMAIN), SHA256())
+        self._warned_key = HMAC(self.derive(Purpose.WARNED), SHA256())
         self._warned: dict[bytes, None] = {}
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+import msgspec
+
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import Sampling
 from warmlane.engine.protocol import (
@@ -55,8 +57,7 @@ def resolve_sampling(client: Sampling, defaults: SamplingParams) -> SamplingPara
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Committed:
+class _Committed(msgspec.Struct, frozen=True):
     """The state a rollback returns to."""
 
     history: tuple[Message, ...]
