@@ -6,8 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from warmlane.engine.protocol import Chunk, Ended, EndReason, EngineEvent, GenerateRequest, OwnerId, Placed
-from warmlane.engine.protocol import SamplingParams
+from warmlane.engine.protocol import (
+    Chunk,
+    Ended,
+    EndReason,
+    EngineEvent,
+    GenerateRequest,
+    OwnerId,
+    Placed,
+    SamplingParams,
+)
 from warmlane.errors import EngineFault
 from warmlane.sessions import SessionDefaults
 
