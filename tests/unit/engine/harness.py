@@ -1,0 +1,151 @@
+"""A scheduler on the simulated backend, driven step by step, with time that only a sleeping backend moves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
+from warmlane.engine.messages import TurnEvent, TurnFailed
+from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, Placed, SamplingParams
+from warmlane.engine.scheduler import Scheduler
+
+GREEDY = SamplingParams(temperature=0.0)
+DOMAIN = b"domain-of-tenant"
+
+
+class Crashed(Exception):
+    """The CRASH script, caught."""
+
+
+@dataclass(slots=True)
+class FakeTime:
+    now_s: float = 0.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def raise_crash() -> None:
+    raise Crashed
+
+
+def chat(*messages: tuple[str, str], reply: bool = True) -> str:
+    """The ChatML text of (role, content) pairs, ready for the assistant's reply."""
+    text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in messages)
+    return text + ("<|im_start|>assistant\n" if reply else "")
+
+
+@dataclass(slots=True)
+class Bench:
+    """A scheduler and everything its turns said."""
+
+    backend: SimulatedBackend
+    scheduler: Scheduler
+    time: FakeTime
+    events: dict[int, list[TurnEvent]] = field(default_factory=lambda: defaultdict(list))
+    n_turns: int = 0
+
+    def submit(
+        self,
+        prompt: str | tuple[int, ...],
+        *,
+        owner: int | None = None,
+        domain: bytes = DOMAIN,
+        max_tokens: int = 4096,
+        stop: tuple[str, ...] = (),
+        sampling: SamplingParams = GREEDY,
+    ) -> int:
+        turn = self.n_turns
+        self.n_turns += 1
+        if isinstance(prompt, str):
+            prompt = tuple(self.backend.tokenizer.tokenize(prompt, special=True, bos=True))
+        request = GenerateRequest(
+            owner=OwnerId(1, turn if owner is None else owner),
+            domain=domain,
+            prompt=prompt,
+            sampling=sampling,
+            max_tokens=max_tokens,
+            stop=stop,
+        )
+        self.scheduler.submit(turn, request)
+        return turn
+
+    def step(self) -> None:
+        for output in self.scheduler.step():
+            self.events[output.turn].append(output.event)
+
+    def run(self, *, limit: int = 100_000) -> None:
+        """Step until nothing is left to do."""
+        for _ in range(limit):
+            if not self.scheduler.has_work:
+                return
+            self.step()
+        raise AssertionError("the scheduler does not come to an end")
+
+    def ask(self, prompt: str | tuple[int, ...], **options: object) -> int:
+        turn = self.submit(prompt, **options)  # type: ignore[arg-type]
+        self.run()
+        return turn
+
+    def text(self, turn: int) -> str:
+        return "".join(e.text for e in self.events[turn] if isinstance(e, Chunk))
+
+    def placed(self, turn: int) -> Placed:
+        return next(e for e in self.events[turn] if isinstance(e, Placed))
+
+    def ended(self, turn: int) -> Ended:
+        last = self.events[turn][-1]
+        assert isinstance(last, Ended), last
+        return last
+
+    def failed(self, turn: int) -> TurnFailed:
+        last = self.events[turn][-1]
+        assert isinstance(last, TurnFailed), last
+        return last
+
+    def tokens(self, prompt: str) -> np.ndarray:
+        return np.array(self.backend.tokenizer.tokenize(prompt, special=True, bos=True), dtype=np.int32)
+
+    def check_accounts(self) -> None:
+        """What the pool counts is what the backend holds."""
+        assert self.scheduler.pool.table.n_used == self.backend.n_used
+        assert sum(self.scheduler.pool.cells_by_state()) == self.backend.n_used
+
+
+def bench(
+    *,
+    n_cells: int = 4096,
+    n_seq_max: int = 16,
+    n_batch: int = 512,
+    capacity: int = 4,
+    flat: bool = False,
+    hash_mode: bool = False,
+    can_truncate: bool = True,
+    slice_beside_decode: int = 128,
+    backend: SimulatedBackend | None = None,
+) -> Bench:
+    time = FakeTime()
+    if backend is None:
+        settings = SimulatedSettings(
+            n_cells=n_cells,
+            n_seq_max=n_seq_max,
+            n_batch=n_batch,
+            hash_mode=hash_mode,
+            can_truncate=can_truncate,
+        )
+        backend = SimulatedBackend(settings, now=time.now, sleep=time.sleep, crash=raise_crash)
+    scheduler = Scheduler(
+        backend,
+        capacity=capacity,
+        flat=flat,
+        now=time.now,
+        entropy=lambda: 7,
+        slice_beside_decode=slice_beside_decode,
+    )
+    return Bench(backend, scheduler, time)
