@@ -163,6 +163,14 @@ def test_cancelling_a_waiting_or_unknown_turn_is_quiet() -> None:
     assert not b.events[second]
 
 
+def test_nothing_is_said_of_a_turn_after_its_cancellation() -> None:
+    b = bench()
+    refused = b.submit(())
+    b.scheduler.cancel(refused)
+    b.run()
+    assert not b.events[refused]
+
+
 def test_releasing_a_running_owner_fails_its_turn_only() -> None:
     b = bench()
     one, two = b.submit(chat(("user", "EMIT:" + "a" * 30)), owner=1), b.submit(chat(("user", "hi")), owner=2)
