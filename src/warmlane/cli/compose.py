@@ -72,10 +72,9 @@ async def build(settings: Settings) -> Server:
 
 
 async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExitStack) -> SpineParts:
-    key_file = key_file_of(settings.store)
-    secrets = Secrets.open(key_file=key_file)
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
+    secrets = Secrets.open(key_file=key_file_of(settings.store))
     host = ModelHost()
     opened.push_async_callback(host.close)
     binding = await _load(settings, model, secrets)

@@ -70,5 +70,6 @@ class ModelHost:
         """Dispose every warm session and stop the engines."""
         for binding in self._bindings.values():
             binding.registry.clear()
+            await binding.registry.flush_disposals()
             await binding.engine.close()
         self._bindings.clear()
