@@ -51,15 +51,16 @@ class Connection:
     """One request on an ASGI app, with the client's side in the test's hands."""
 
     def __init__(
-        self, app: ASGIApp, path: str, body: bytes | dict[str, Any], *, headers: dict[str, str] | None = None
+        self, app: ASGIApp, path: str, body: bytes | dict[str, Any] | None, *, headers: dict[str, str] | None = None
     ) -> None:
+        """Sends `body` whole; None sends nothing yet."""
         self.sent: list[Message] = []
-        self.blocked = asyncio.Event()
-        self.blocked.set()
+        self.inbox: asyncio.Queue[Message] = asyncio.Queue()
         self.writes_fail = False
-        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self._inbox.put_nowait({"type": "http.request", "body": raw, "more_body": False})
+        self._reading = asyncio.Event()
+        self._reading.set()
+        if body is not None:
+            self.send(body if isinstance(body, bytes) else json.dumps(body).encode())
         names = {"host": "127.0.0.1", **JSON, **(headers or {})}
         scope = {
             "type": "http",
@@ -75,23 +76,26 @@ class Connection:
             "client": ("127.0.0.1", 5000),
             "server": ("127.0.0.1", 8080),
         }
-        self.task = asyncio.ensure_future(app(scope, self._inbox.get, self._send))
+        self.task = asyncio.ensure_future(app(scope, self.inbox.get, self._send))
 
     async def _send(self, message: Message) -> None:
         if self.writes_fail:
             raise OSError("connection lost")
-        await self.blocked.wait()
+        await self._reading.wait()
         self.sent.append(message)
 
     def block(self) -> None:
         """The client stops reading: writes do not return."""
-        self.blocked.clear()
+        self._reading.clear()
 
     def unblock(self) -> None:
-        self.blocked.set()
+        self._reading.set()
+
+    def send(self, chunk: bytes, *, more: bool = False) -> None:
+        self.inbox.put_nowait({"type": "http.request", "body": chunk, "more_body": more})
 
     def disconnect(self) -> None:
-        self._inbox.put_nowait({"type": "http.disconnect"})
+        self.inbox.put_nowait({"type": "http.disconnect"})
 
     @property
     def status(self) -> int | None:

@@ -19,6 +19,7 @@ from warmlane.errors import (
     Overloaded,
     PreviousResponseNotFound,
     QueueFull,
+    QueueTimeout,
     RequestError,
     ResponseNotFound,
     Unauthorized,
@@ -98,7 +99,7 @@ class AnthropicEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="erro
 
 
 def wire_error(error: Exception) -> WireError:
-    """What a client is told of `error`. One that is not of the tree is a bug: it is told nothing of it."""
+    """What a client is told of `error`."""
     match error:
         case HttpRefusal():
             return WireError(error.status, error.message, code=error.code, allow=error.allow)
@@ -112,6 +113,11 @@ def wire_error(error: Exception) -> WireError:
             return WireError(500, _engine_message(error), "server_error", "server_error")
         case _:
             return WireError(500, INTERNAL_MESSAGE, "server_error", "server_error")
+
+
+def is_bug(error: Exception) -> bool:
+    """Whether nobody foresaw `error` at the edge: it is then logged, and the client is told nothing of it."""
+    return not isinstance(error, HttpRefusal | RequestError | Overloaded | EngineError)
 
 
 def _request_error(error: RequestError) -> WireError:
@@ -137,7 +143,8 @@ def _overloaded(error: Overloaded) -> WireError:
     retry_after_s = max(1, error.retry_after_s)
     if isinstance(error, QueueFull):
         return WireError(429, error.message, "rate_limit_error", "queue_full", retry_after_s=retry_after_s)
-    return WireError(503, error.message, "overloaded_error", "server_is_overloaded", retry_after_s=retry_after_s)
+    code = "queue_timeout" if isinstance(error, QueueTimeout) else "service_unavailable"
+    return WireError(503, error.message, "overloaded_error", code, retry_after_s=retry_after_s)
 
 
 def _engine_message(error: EngineError) -> str:

@@ -19,14 +19,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from warmlane.api import sse
 from warmlane.api.body import ClientGone, model_of, read_json
-from warmlane.api.errors import WireError, wire_error
-from warmlane.api.guard import Caller, caller_of
+from warmlane.api.errors import WireError, is_bug, wire_error
+from warmlane.api.guard import Caller, caller_of, log_unexpected
 from warmlane.api.headers import answer_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, TurnEvent, Validated
 from warmlane.conversation.turn import Outcome, TurnRequest
-from warmlane.errors import WarmlaneError
 from warmlane.turns.stream import TurnStream
 
 _log = structlog.get_logger("warmlane.api")
@@ -122,6 +121,7 @@ class _Exchange:
         try:
             await self._raw_send(message)
         except OSError:
+            self._leave("disconnected")
             raise ClientGone from None
 
     async def _watch(self) -> None:
@@ -141,7 +141,7 @@ class _Exchange:
             return
         first = await anext(self._stream)
         if isinstance(first, Failed) and not renderer.tells_in_stream(first.error):
-            raise first.error
+            raise self._refusal(first.error)
         settings = self._edge.settings
         writer = sse.EventWriter(
             self._send,
@@ -165,7 +165,7 @@ class _Exchange:
             match event:
                 case Failed():
                     await writer.write(renderer.failure(self._wire_error(event.error)))
-                    await self._accept(f"failed: {type(event.error).__name__}")
+                    await self._accept(_failed(event.error))
                 case Finished():
                     await writer.write(renderer.event(event))
                     await self._accept(event.outcome.stop_reason, event.outcome)
@@ -181,7 +181,7 @@ class _Exchange:
     async def _deliver_whole(self) -> None:
         async for event in self._stream:
             if isinstance(event, Failed):
-                raise event.error
+                raise self._refusal(event.error)
             if isinstance(event, Finished):
                 await self._answer(event.outcome)
 
@@ -211,9 +211,13 @@ class _Exchange:
         self._stream.accept()
         self._log_end(end, outcome)
 
+    def _refusal(self, error: Exception) -> Exception:
+        self._log_end(_failed(error))
+        return error
+
     def _wire_error(self, error: Exception) -> WireError:
-        if not isinstance(error, WarmlaneError):
-            _log.error("turn failed unexpectedly", request_id=self._prepared.request.request_id, exc_info=error)
+        if is_bug(error):
+            log_unexpected(error, self._prepared.request.request_id)
         return wire_error(error)
 
     def _log_end(self, end: str, outcome: Outcome | None = None) -> None:
@@ -238,3 +242,7 @@ class _Exchange:
                 "reason": outcome.cache.reason,
             }
         _log.info("turn", **facts)
+
+
+def _failed(error: Exception) -> str:
+    return f"failed: {type(error).__name__}"

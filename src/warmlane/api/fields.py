@@ -91,6 +91,7 @@ _WORDING = {
     "bool_type": "must be true or false",
     "list_type": "must be an array",
     "dict_type": "must be an object",
+    "too_short": "must not be empty",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
 }

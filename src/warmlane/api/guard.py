@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -10,9 +11,8 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warmlane.api.body import ClientGone
-from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers, wire_error
+from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers, is_bug, wire_error
 from warmlane.api.settings import Edge
-from warmlane.errors import WarmlaneError
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 """Answered without a key: probes have none."""
@@ -42,8 +42,15 @@ def speaks_anthropic(scope: Scope) -> bool:
     return path.startswith("/v1/models") and any(name == b"anthropic-version" for name, _ in scope["headers"])
 
 
+def log_unexpected(error: Exception, request_id: str) -> None:
+    """Log a bug: its type and where it was raised. Not its message, which may quote a prompt."""
+    frames = traceback.format_tb(error.__traceback__)
+    _log.error("unexpected error", request_id=request_id, error=type(error).__name__, stack="".join(frames))
+
+
 class Guard:
-    """ASGI middleware around every route. No input gets past it as an exception."""
+    """ASGI middleware around every route. No input gets past it as an exception; an answer that broke off is left
+    unfinished, upon which the server closes the connection."""
 
     def __init__(self, app: ASGIApp, *, edge: Edge) -> None:
         self._app = app
@@ -67,11 +74,10 @@ class Guard:
         except ClientGone:
             return
         except Exception as error:
-            if not isinstance(error, WarmlaneError):
-                _log.exception("unexpected error", request_id=reply.request_id, path=scope["path"])
-            if reply.begun:
-                raise
-            await reply.refuse(wire_error(error))
+            if reply.begun or is_bug(error):
+                log_unexpected(error, reply.request_id)
+            if not reply.begun:
+                await reply.refuse(wire_error(error))
 
 
 class _Reply:

@@ -57,7 +57,7 @@ class EventWriter:
         self._closed = False
 
     async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
+        await self._put({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
 
     async def write(self, frames: Iterable[bytes]) -> None:
         """Write the frames in order; nothing else comes between them."""
@@ -68,7 +68,7 @@ class EventWriter:
         """End the response. Nothing is written after it."""
         async with self._lock:
             self._closed = True
-            await self._send({"type": "http.response.body", "body": b""})
+            await self._put({"type": "http.response.body", "body": b""})
 
     async def keep_alive(self, frames: Callable[[], Iterable[bytes]]) -> None:
         """Write `frames()` whenever nothing else was written for `keep_alive_s`; runs until cancelled or ended."""
@@ -80,17 +80,15 @@ class EventWriter:
 
     async def _write(self, frames: Iterable[bytes]) -> None:
         for frame in frames:
-            now = self._clock.now()
-            stall = self._clock.call_at(now + self._drain_timeout_s, self._on_stall)
-            try:
-                await self._send(_body(frame))
-            finally:
-                stall.cancel()
-            self._last_write_s = self._clock.now()
+            await self._put({"type": "http.response.body", "body": frame, "more_body": True})
 
-
-def _body(frame: bytes) -> Message:
-    return {"type": "http.response.body", "body": frame, "more_body": True}
+    async def _put(self, message: Message) -> None:
+        stall = self._clock.call_at(self._clock.now() + self._drain_timeout_s, self._on_stall)
+        try:
+            await self._send(message)
+        finally:
+            stall.cancel()
+        self._last_write_s = self._clock.now()
 
 
 async def _until(clock: Clock, when: float) -> None:

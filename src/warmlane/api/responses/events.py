@@ -26,8 +26,8 @@ from warmlane.conversation.events import (
 from warmlane.conversation.turn import Outcome, StopReason
 from warmlane.errors import ContextOverflow
 
-_RESPONSE_CODES = frozenset({"context_length_exceeded", "server_is_overloaded", "rate_limit_exceeded"})
-"""Codes of a failed response that clients act on; every other fault is a `server_error`."""
+_OVERFLOW_CODE = "context_length_exceeded"
+"""Not among the codes of the vendor's type, and the only one by which agents know to compact."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class ResponsesStream:
                 error=openai_fault(error),
             )
         )
-        code = error.code if error.code in _RESPONSE_CODES else "server_error"
-        fault = wire.ResponseFault(code=code or "server_error", message=error.message)
+        code = _OVERFLOW_CODE if error.code == _OVERFLOW_CODE else "server_error"
+        fault = wire.ResponseFault(code=code, message=error.message)
         response = render_response(self._facts, status="failed", output=tuple(self._done), fault=fault)
         yield self._frame(wire.FailedEvent(sequence_number=self._next(), response=response))
 

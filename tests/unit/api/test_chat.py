@@ -1,0 +1,217 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion
+
+from support.edge import check_chat, deltas, edge_client, sse_events
+from support.fake_turns import MODEL, FakeTurns, rich_turn, text_turn
+from warmlane.conversation.messages import Message, Reasoning, Role, Text
+from warmlane.conversation.turn import Dialect, StopReason
+
+PATH = "/v1/chat/completions"
+HI = [{"role": "user", "content": "hi"}]
+
+
+async def ask(turns: FakeTurns, **fields: Any) -> dict[str, Any]:
+    async with edge_client(turns) as client:
+        got = await client.post(PATH, json={"model": MODEL, "messages": HI, **fields})
+    assert got.status_code == 200, got.text
+    body: dict[str, Any] = got.json()
+    ChatCompletion.model_validate(body)
+    return body
+
+
+async def stream(turns: FakeTurns, **fields: Any) -> list[dict[str, Any]]:
+    async with edge_client(turns) as client:
+        got = await client.post(PATH, json={"model": MODEL, "messages": HI, "stream": True, **fields})
+    assert got.text.endswith("data: [DONE]\n\n")
+    chunks = sse_events(got.content, named=False)
+    check_chat(chunks)
+    return chunks
+
+
+async def test_a_plain_answer() -> None:
+    turns = FakeTurns()
+    body = await ask(turns)
+    assert body["choices"][0]["message"] == {"role": "assistant", "content": "Hello world", "refusal": None}
+    assert body["choices"][0]["finish_reason"] == "stop"
+    assert body["usage"] == {
+        "prompt_tokens": 12,
+        "completion_tokens": 3,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 5},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+    assert (turns.last.dialect, turns.last.response_id) == (Dialect.CHAT, body["id"])
+    assert turns.last.store is False
+
+
+async def test_the_turn_is_asked_what_the_request_says() -> None:
+    turns = FakeTurns()
+    await ask(
+        turns,
+        max_tokens=5,
+        max_completion_tokens=7,
+        stop="END",
+        temperature=0,
+        top_p=1,
+        top_k=5,
+        min_p=0.1,
+        seed=-3,
+        presence_penalty=2,
+        frequency_penalty=-2,
+        n=1,
+        prompt_cache_key="key-1234",
+        response_format={"type": "text"},
+        logprobs=False,
+        modalities=["text"],
+    )
+    request, sampling = turns.last, turns.last.sampling
+    assert (request.max_output_tokens, request.stop, request.prompt_cache_key) == (7, ("END",), "key-1234")
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0, 1, 5, 0.1)
+    assert (sampling.seed, sampling.presence_penalty, sampling.frequency_penalty) == (-3, 2, -2)
+    await ask(turns, max_tokens=5, stop=["a", "b"])
+    assert (turns.last.max_output_tokens, turns.last.stop) == (5, ("a", "b"))
+
+
+USER, ASSISTANT = Role.USER, Role.ASSISTANT
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        (
+            [
+                {"role": "system", "content": "s"},
+                {"role": "developer", "content": [{"type": "text", "text": "d"}]},
+                {"role": "user", "content": "q", "name": "ann"},
+                {"role": "assistant", "content": None},
+                {"role": "assistant", "content": ""},
+                {"role": "assistant"},
+                {"role": "assistant", "content": None, "refusal": "no", "tool_calls": []},
+                {"role": "assistant", "content": "a", "reasoning_content": "hm"},
+                {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+                {"role": "user", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]},
+            ],
+            [
+                Message(Role.SYSTEM, (Text("s"),)),
+                Message(Role.DEVELOPER, (Text("d"),)),
+                Message(USER, (Text("q"),)),
+                Message(ASSISTANT, ()),
+                Message(ASSISTANT, ()),
+                Message(ASSISTANT, ()),
+                Message(ASSISTANT, (Text("no"),)),
+                Message(ASSISTANT, (Reasoning("hm"), Text("a"))),
+                Message(ASSISTANT, (Text("no"),)),
+                Message(USER, (Text("b"), Text("c"))),
+            ],
+        ),
+    ],
+)
+async def test_input_in_all_its_shapes(messages: object, expected: list[Message]) -> None:
+    turns = FakeTurns()
+    await ask(turns, messages=messages)
+    assert list(turns.last.input) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": {}}, "messages"),
+        ({"messages": [None]}, "messages[0]"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [*HI, {"role": "tool", "content": "x", "tool_call_id": "c"}]}, "messages[1].role"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]}, "messages[0].content[0].text"),
+        ({"n": 2}, "n"),
+        ({"n": 0}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": True}, "max_completion_tokens"),
+        ({"temperature": 99}, "temperature"),
+        ({"top_p": -1}, "top_p"),
+        ({"presence_penalty": -2.1}, "presence_penalty"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"stop": ""}, "stop[0]"),
+        ({"stop": 5}, "stop"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
+        ({"logprobs": True}, "logprobs"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"functions": [{}]}, "functions"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"web_search_options": {"a": 1}}, "web_search_options"),
+        ({"cache_salt": ""}, "cache_salt"),
+    ],
+)
+async def test_a_wrong_or_unsupported_field_is_named(fields: dict[str, Any], param: str) -> None:
+    turns = FakeTurns()
+    async with edge_client(turns) as client:
+        got = await client.post(PATH, json={"model": MODEL, "messages": HI, **fields})
+    assert got.status_code == 400, got.text
+    assert got.json()["error"]["param"] == param
+    assert (turns.open_permits, turns.requests) == (0, [])
+
+
+async def test_what_has_no_effect_is_named() -> None:
+    fields = {"store": True, "reasoning_effort": "low", "metadata": {"a": "b"}, "tools": [], "user": "u"}
+    async with edge_client(FakeTurns()) as client:
+        messages = [{"role": "user", "content": "hi", "name": "ann"}]
+        got = await client.post(PATH, json={"model": MODEL, "messages": messages, **fields})
+    assert got.headers["x-warmlane-warnings"] == "reasoning_effort, metadata, store, messages[].name"
+
+
+async def test_a_stream_without_usage() -> None:
+    chunks = await stream(FakeTurns())
+    assert "".join(deltas(chunks, "content")) == "Hello world"
+    assert all("usage" not in chunk for chunk in chunks)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["warmlane"]["cached_tokens"] == 5
+
+
+async def test_a_stream_with_usage() -> None:
+    chunks = await stream(FakeTurns(), stream_options={"include_usage": True})
+    assert [chunk["usage"] is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 5}
+    assert chunks[-1]["warmlane"]["session_cache"] == "hit"
+
+
+async def test_a_stream_of_everything_equals_the_whole_answer() -> None:
+    chunks = await stream(FakeTurns(rich_turn()))
+    message = (await ask(FakeTurns(rich_turn())))["choices"][0]["message"]
+    assert "".join(deltas(chunks, "content")) == message["content"] == "I'll look."
+    assert "".join(deltas(chunks, "reasoning_content")) == message["reasoning_content"] == "let me see"
+    calls = [call for batch in deltas(chunks, "tool_calls") for call in batch]
+    for index, whole in enumerate(message["tool_calls"]):
+        own = [call for call in calls if call["index"] == index]
+        assert (own[0]["id"], own[0]["function"]["name"]) == (whole["id"], whole["function"]["name"])
+        assert all("id" not in call for call in own[1:])
+        assert "".join(call["function"]["arguments"] for call in own) == whole["function"]["arguments"]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [(StopReason.LENGTH, "length"), (StopReason.STOP_SEQUENCE, "stop"), (StopReason.STOP, "stop")],
+)
+async def test_finish_reasons(reason: StopReason, expected: str) -> None:
+    script = text_turn("x", stop_reason=reason)
+    assert (await ask(FakeTurns(script)))["choices"][0]["finish_reason"] == expected
+    assert (await stream(FakeTurns(script)))[-1]["choices"][0]["finish_reason"] == expected
+
+
+async def test_an_empty_reply() -> None:
+    assert (await ask(FakeTurns(text_turn())))["choices"][0]["message"]["content"] == ""
+    assert list(deltas(await stream(FakeTurns(text_turn())), "content")) == []
