@@ -16,9 +16,10 @@ WarmlaneError
 ├── SessionError                a session was used against its contract (a bug in the caller)
 │   ├── SessionBusy
 │   └── SessionDisposed
-└── EngineError                 the engine failed while it ran this turn
-    ├── EngineFault             this turn failed; the engine goes on
-    └── EngineDied              the worker process is gone, and this turn with it
+├── EngineError                 the engine failed while it ran this turn
+│   ├── EngineFault             this turn failed; the engine goes on
+│   └── EngineDied              the worker process is gone, and this turn with it
+└── HttpRefusal                 refused by the HTTP edge before a route saw it; lives in `api/errors.py`
 
 A class knows what it means, not its HTTP status; `api/errors.py` maps the tree to the two wire envelopes.
 """
