@@ -176,5 +176,8 @@ class FakeHost:
     def models(self) -> list[ModelCard]:
         return self.cards
 
+    def card(self, name: str) -> ModelCard | None:
+        return next((card for card in self.cards if card.id == name), None)
+
     def readiness(self) -> Readiness:
         return self.ready

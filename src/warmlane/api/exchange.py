@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from warmlane.api import sse
@@ -27,8 +26,6 @@ from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, TurnEvent, Validated
 from warmlane.conversation.turn import Outcome, TurnRequest
 from warmlane.turns.stream import TurnStream
-
-_log = structlog.get_logger("warmlane.api")
 
 
 class StreamRenderer(Protocol):
@@ -96,7 +93,6 @@ class _Exchange:
         self._receive = receive
         self._raw_send = send
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gone_why = ""
         self._accepted = False
 
     async def run(self) -> None:
@@ -107,10 +103,8 @@ class _Exchange:
             await asyncio.wait((self._gone, work), return_when=asyncio.FIRST_COMPLETED)
             if work.done() or self._accepted:
                 await work
-            else:
-                self._log_end(self._gone_why)
         except ClientGone:
-            self._log_end("disconnected")
+            pass
         finally:
             self._stream.close()
             for task in (watcher, work):
@@ -121,17 +115,16 @@ class _Exchange:
         try:
             await self._raw_send(message)
         except OSError:
-            self._leave("disconnected")
+            self._leave()
             raise ClientGone from None
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave("disconnected")
+        self._leave()
 
-    def _leave(self, why: str) -> None:
+    def _leave(self) -> None:
         if not self._gone.done():
-            self._gone_why = why
             self._gone.set_result(None)
 
     async def _deliver(self) -> None:
@@ -141,14 +134,14 @@ class _Exchange:
             return
         first = await anext(self._stream)
         if isinstance(first, Failed) and not renderer.tells_in_stream(first.error):
-            raise self._refusal(first.error)
+            raise first.error
         settings = self._edge.settings
         writer = sse.EventWriter(
             self._send,
             clock=self._edge.clock,
             keep_alive_s=settings.keep_alive_s,
             drain_timeout_s=settings.drain_timeout_s,
-            on_stall=lambda: self._leave("stalled"),
+            on_stall=self._leave,
         )
         await writer.begin(warning_headers(self._prepared.warnings))
         await writer.write(renderer.opening())
@@ -165,10 +158,10 @@ class _Exchange:
             match event:
                 case Failed():
                     await writer.write(renderer.failure(self._wire_error(event.error)))
-                    await self._accept(_failed(event.error))
+                    await self._accept()
                 case Finished():
                     await writer.write(renderer.event(event))
-                    await self._accept(event.outcome.stop_reason, event.outcome)
+                    await self._accept()
                 case Validated():
                     pass
                 case _:
@@ -181,7 +174,7 @@ class _Exchange:
     async def _deliver_whole(self) -> None:
         async for event in self._stream:
             if isinstance(event, Failed):
-                raise self._refusal(event.error)
+                raise event.error
             if isinstance(event, Finished):
                 await self._answer(event.outcome)
 
@@ -195,10 +188,10 @@ class _Exchange:
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
-        await self._accept(outcome.stop_reason, outcome)
+        await self._accept()
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def _accept(self, end: str, outcome: Outcome | None = None) -> None:
+    async def _accept(self) -> None:
         """The last bytes were written: tell the turn, unless a close was reported by now.
 
         The yield lets the watcher see a close that the server has already noticed; it comes before the response is
@@ -209,40 +202,8 @@ class _Exchange:
             return
         self._accepted = True
         self._stream.accept()
-        self._log_end(end, outcome)
-
-    def _refusal(self, error: Exception) -> Exception:
-        self._log_end(_failed(error))
-        return error
 
     def _wire_error(self, error: Exception) -> WireError:
         if is_bug(error):
             log_unexpected(error, self._prepared.request.request_id)
         return wire_error(error)
-
-    def _log_end(self, end: str, outcome: Outcome | None = None) -> None:
-        request = self._prepared.request
-        facts: dict[str, object] = {
-            "request_id": request.request_id,
-            "tenant": request.tenant,
-            "dialect": request.dialect.value,
-            "model": request.model,
-            "stream": self._prepared.stream is not None,
-            "end": end,
-        }
-        if outcome is not None:
-            facts |= {
-                "queue_ms": round(outcome.timings.queue_ms, 1),
-                "prefill_ms": round(outcome.timings.prefill_ms, 1),
-                "decode_ms": round(outcome.timings.decode_ms, 1),
-                "prompt_tokens": outcome.usage.prompt_tokens,
-                "cached_tokens": outcome.usage.cached_tokens,
-                "output_tokens": outcome.usage.output_tokens,
-                "session_cache": outcome.cache.outcome.value,
-                "reason": outcome.cache.reason,
-            }
-        _log.info("turn", **facts)
-
-
-def _failed(error: Exception) -> str:
-    return f"failed: {type(error).__name__}"

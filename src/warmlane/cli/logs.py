@@ -37,7 +37,8 @@ def configure_logging(level: LogLevel) -> None:
 
 def _renderers() -> list[structlog.types.Processor]:
     if sys.stderr.isatty():
-        return [structlog.dev.ConsoleRenderer()]
+        # The pretty traceback shows local variables, prompts among them.
+        return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 

@@ -37,9 +37,11 @@ class ModelHost:
         return tuple(self._bindings.values())
 
     def models(self) -> list[ModelCard]:
-        return [
-            ModelCard(id=b.name, created=b.created, context_window=b.engine.info.n_ctx) for b in self._bindings.values()
-        ]
+        return [_card(binding) for binding in self._bindings.values()]
+
+    def card(self, name: str) -> ModelCard | None:
+        binding = self._bindings.get(name)
+        return None if binding is None else _card(binding)
 
     def readiness(self) -> Readiness:
         binding = next(iter(self._bindings.values()), None)
@@ -73,3 +75,14 @@ class ModelHost:
             await binding.registry.flush_disposals()
             await binding.engine.close()
         self._bindings.clear()
+
+
+def _card(binding: Binding) -> ModelCard:
+    info, sampling = binding.engine.info, binding.registry.defaults.sampling
+    return ModelCard(
+        id=binding.name,
+        created=binding.created,
+        context_window=info.n_ctx,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+    )

@@ -8,11 +8,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One served model. `created` is in Unix seconds, `context_window` in tokens."""
+    """One served model. `created` is in Unix seconds, `context_window` in tokens; `temperature` and `top_p` are what a
+    request that names none is sampled with."""
 
     id: str
     created: int
     context_window: int
+    temperature: float = 1.0
+    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class Readiness:
 class HostView(Protocol):
     def models(self) -> list[ModelCard]:
         """Every model a request may name, the default one first."""
+        ...
+
+    def card(self, name: str) -> ModelCard | None:
+        """The card of a served name."""
         ...
 
     def readiness(self) -> Readiness:

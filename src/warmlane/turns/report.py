@@ -20,6 +20,7 @@ def report(
         "request_id": request.request_id,
         "response_id": request.response_id,
         "dialect": request.dialect.value,
+        "model": request.model,
         "tenant": request.tenant,
         "queue_ms": round(queued_s * 1000, 1),
         "end": end,

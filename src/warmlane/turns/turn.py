@@ -7,6 +7,7 @@ its seat handed over, whatever the connection does.
 
 from __future__ import annotations
 
+import itertools
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
@@ -163,7 +164,7 @@ class Turn:
         return LeaseQuery(
             previous_response_id=request.previous_response_id,
             prompt_cache_key=request.prompt_cache_key,
-            instructions=request.instructions,
+            instructions=_canonical_instructions(request),
             tenant=request.tenant,
             domain=request.domain,
             history=(*history, *request.input),
@@ -250,6 +251,15 @@ def _stateless(request: TurnRequest) -> bool:
     if request.dialect is Dialect.CHAT:
         return request.prompt_cache_key is None
     return request.dialect is Dialect.MESSAGES
+
+
+def _canonical_instructions(request: TurnRequest) -> str | None:
+    """What the registry's instruction gate compares: the field where the dialect has one, else the system messages the
+    history opens with."""
+    if request.instructions is not None or request.dialect is Dialect.RESPONSES:
+        return request.instructions
+    opening = tuple(itertools.takewhile(lambda m: m.role in (Role.SYSTEM, Role.DEVELOPER), request.input))
+    return "\n\n".join(message.text for message in opening) if opening else None
 
 
 def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:

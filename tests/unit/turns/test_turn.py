@@ -7,8 +7,8 @@ import itertools
 from collections.abc import AsyncIterator
 
 import pytest
-from support.spine import Rig, rig
 
+from support.spine import Rig, rig
 from warmlane.conversation.events import Failed, Finished, Started, TextDelta, TurnEvent, Validated
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.conversation.turn import CacheOutcome, Dialect, Outcome, StopReason, TurnRequest

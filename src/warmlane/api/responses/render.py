@@ -39,7 +39,7 @@ _DEFAULT_TOP_P = 1.0
 class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What of the request the response object repeats; its JSON is `TurnRequest.echo`.
 
-    `temperature` and `top_p` are as asked; null shows as the vendor's default, 1.
+    `temperature` and `top_p` are what the turn is sampled with; null, for a model that is gone, shows as 1.
     """
 
     id: str

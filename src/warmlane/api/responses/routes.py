@@ -34,7 +34,12 @@ class _Preparer:
     def __call__(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         request = parse(ResponsesRequest, body)
         check_supported(request)
-        facts = _facts(request, id_=RESPONSE_PREFIX + self._edge.new_token(), created_at=self._edge.unix_s())
+        facts = _facts(
+            request,
+            id_=RESPONSE_PREFIX + self._edge.new_token(),
+            created_at=self._edge.unix_s(),
+            card=self._edge.host.card(request.model),
+        )
         turn = TurnRequest(
             request_id=caller.request_id,
             response_id=facts.id,
@@ -60,7 +65,7 @@ class _Preparer:
         return PreparedTurn(request=turn, answer=answer, stream=stream, warnings=warnings_of(request))
 
 
-def _facts(request: ResponsesRequest, *, id_: str, created_at: int) -> ResponseFacts:
+def _facts(request: ResponsesRequest, *, id_: str, created_at: int, card: ModelCard | None) -> ResponseFacts:
     return ResponseFacts(
         id=id_,
         created_at=created_at,
@@ -69,8 +74,8 @@ def _facts(request: ResponsesRequest, *, id_: str, created_at: int) -> ResponseF
         instructions=request.instructions,
         max_output_tokens=request.max_output_tokens,
         max_tool_calls=request.max_tool_calls,
-        temperature=request.temperature,
-        top_p=request.top_p,
+        temperature=_effective(request.temperature, card.temperature if card else None),
+        top_p=_effective(request.top_p, card.top_p if card else None),
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
         tool_choice="none" if request.tool_choice == "none" else "auto",
@@ -81,3 +86,7 @@ def _facts(request: ResponsesRequest, *, id_: str, created_at: int) -> ResponseF
         safety_identifier=request.safety_identifier,
         prompt_cache_key=request.prompt_cache_key,
     )
+
+
+def _effective(asked: float | None, default: float | None) -> float | None:
+    return default if asked is None else asked
