@@ -21,6 +21,7 @@ from warmlane.api.responses.request import (
 )
 from warmlane.api.settings import Edge
 from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
+from warmlane.host.view import ModelCard
 
 
 def routes(edge: Edge) -> list[BaseRoute]:
