@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from warmlane.engine.backends.base import Backend
+from warmlane.engine.backends.native_env import set_native_defaults
 from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.engine.protocol import EngineInfo
@@ -40,6 +42,7 @@ def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_proce
             decode_s=config.simulated_decode_ms / 1e3,
         )
         return SimulatedBackend(settings, model=config.model_name, crash=crash)
+    set_native_defaults(os.environ)
     # Imported late: loading the native library costs a second that the simulated engine need not pay.
     from warmlane.engine.backends.llamacpp import LlamaCppBackend
 
@@ -62,7 +65,7 @@ def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend
         fingerprint=facts.fingerprint,
         tokenizer=facts.tokenizer,
         n_ctx=min(facts.window, facts.n_cells),
-        capacity=config.turns,
+        capacity=min(config.turns, facts.n_seq_max),
         block_paged=not config.flat,
         generation=generation,
         chat_template=config.chat_template if config.chat_template is not None else facts.chat_template,

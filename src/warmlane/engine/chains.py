@@ -114,7 +114,8 @@ class ChainPool:
         """A running chain of `owner` that holds the longest verified prefix of `tokens` any chain of the domain has,
         one token less than all of them at most (the last must be computed to get logits).
 
-        Raises `NoSequence` if every sequence is running; nothing was changed then, but for idle chains.
+        Where that chain holds the last sequence that is to be had, it gives way instead. Raises `NoSequence` if every
+        sequence is running.
         """
         wanted = tokens[:-1]
         own = self._owners.get(owner)
@@ -129,7 +130,7 @@ class ChainPool:
         if own is not None:
             self._retire(own)
         chain = self._new(owner, domain, keep=best)
-        if best is not None and self._backend.share(best.seq, chain.seq, length):
+        if best is not None and self._holds(best) and self._backend.share(best.seq, chain.seq, length):
             shared = best.cells.view[:length]
             self.table.hold(shared)
             chain.cells.extend(shared)
@@ -227,12 +228,15 @@ class ChainPool:
         return best, length
 
     def _new(self, owner: OwnerId, domain: bytes, *, keep: Chain | None) -> Chain:
-        if not self._free_seqs and not self.evict_one(keep=keep):
+        if not (self._free_seqs or self.evict_one(keep=keep) or self.evict_one()):
             raise NoSequence
         chain = Chain(self._free_seqs.pop(), domain, owner, IntVector(), IntVector())
         self._chains[chain.seq] = chain
         self._owners[owner] = chain
         return chain
+
+    def _holds(self, chain: Chain) -> bool:
+        return self._chains.get(chain.seq) is chain
 
     def _start(self, chain: Chain) -> Chain:
         chain.running = True

@@ -69,8 +69,6 @@ class WorkerProcess:
                 str(os.getpid()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
-                # A debugger that llama.cpp starts on a native abort would hold the dying process.
-                env={**os.environ, "GGML_NO_BACKTRACE": "1"},
                 # Out of the terminal's foreground group: Ctrl-C is the server's to handle.
                 start_new_session=True,
             )

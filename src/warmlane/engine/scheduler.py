@@ -51,7 +51,7 @@ class Scheduler:
         self._backend = backend
         self._tokenizer = backend.tokenizer
         self._flat = flat
-        self._capacity = 1 if flat else capacity
+        self._capacity = 1 if flat else min(capacity, info.n_seq_max)
         self._now = now
         self._entropy = entropy
         self._window = min(info.window, info.n_cells)

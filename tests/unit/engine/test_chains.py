@@ -170,6 +170,15 @@ def test_sequences_run_out_only_when_all_run() -> None:
         p.place(4, "dd")
 
 
+def test_the_last_free_sequence_is_taken_even_from_the_best_match() -> None:
+    p = Pool(n_seq_max=2)
+    p.place(1, "aa")
+    p.compute(2, "hello")
+    p.pool.release(owner(2), purge=False)
+    assert p.compute(3, "hello you") == 0
+    assert p.pool.table.n_used == p.backend.n_used == 9
+
+
 def test_without_sharing_only_the_owner_reuses() -> None:
     p = Pool(sharing=False)
     p.compute(1, "hello")
@@ -207,7 +216,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         best = max((common_prefix(c.tokens.view, ids(text)[:-1]) for c in self.p.pool if c.domain == domain), default=0)
         chain, reused = self.p.place(serial, text, domain)
-        assert reused == best
+        assert reused == best or (reused == 0 and len(self.running) == 3)
         self.running[serial] = (chain, text)
 
     @precondition(lambda self: self.running)
@@ -253,4 +262,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPoolMachine = PoolMachine.TestCase
-TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPoolMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -81,8 +81,6 @@ def load_model(path: str | None) -> GgufModel:
     if path is None:
         raise ConfigError("No model file is given. Use --model PATH with the path of a GGUF file.")
     check_file(Path(path))
-    # A debugger that llama.cpp starts on a native abort would hold the dying process.
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     route_log()
     lib.llama_backend_init()
     model = lib.llama_model_load_from_file(os.fsencode(path), lib.llama_model_default_params())
