@@ -253,7 +253,7 @@ class SessionMachine(RuleBasedStateMachine):
         self._settle()
 
     @precondition(lambda self: self.engine.held)
-    @rule(pick=st.integers(0, 50), fails=st.sampled_from([False, False, True]))
+    @rule(pick=st.integers(0, 50), fails=st.booleans())
     def let_go(self, pick: int, fails: bool) -> None:
         call = self.engine.held[pick % len(self.engine.held)]
         if fails:
@@ -284,18 +284,25 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 50), foreign=st.booleans())
     def drop(self, pick: int, foreign: bool) -> None:
         ids = [(t.tenant, t.response_id) for t in self.books.turns]
+        live = [t for t in self.books.turns if self._holds_lease(t)]
+        if pick % 2 and live:
+            turn = live[pick % len(live)]
+            previous = turn.query.previous_response_id
+            leased_from = previous if previous is not None and turn.lease and turn.lease.hit else turn.response_id
+            ids = [(turn.tenant, leased_from if pick % 4 == 1 else turn.response_id)]
         if ids:
             tenant, response_id = ids[-1 - pick % len(ids)]
             if foreign:
+                assert self.registry.peek(response_id, tenant=f"not {tenant}", domain=b"") is None
                 assert not self.registry.drop(response_id, tenant=f"not {tenant}")
             else:
                 known = self.registry.peek(response_id, tenant=tenant, domain=b"") is not None
-                live = any(t.response_id == response_id and self._holds_lease(t) for t in self.books.turns)
+                about_to_adopt = any(t.response_id == response_id for t in live)
                 if self.registry.drop(response_id, tenant=tenant):
                     self.books.dropped.add(response_id)
                 else:
                     assert not known
-                    assert not live
+                    assert not about_to_adopt
             self._settle()
 
     @rule(what=st.sampled_from(["sweep", "clear", "keys on", "keys off", "restart", "silent restart"]))
@@ -411,7 +418,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     async def _run(self, turn: Turn) -> None:
         lease = turn.lease = self.registry.lease(turn.query)
-        self._check_lease(lease)
+        self._check_lease(turn, lease)
         if not lease.hit:
             lease.session.prime(turn.query.history)
         try:
@@ -448,8 +455,11 @@ class SessionMachine(RuleBasedStateMachine):
         with suppress(EngineError, SessionError):
             task.result()
 
-    def _check_lease(self, lease: Lease) -> None:
+    def _check_lease(self, turn: Turn, lease: Lease) -> None:
         assert lease.hit == (lease.reason is MissReason.HIT)
+        previous = turn.query.previous_response_id
+        if previous is not None and not turn.query.stateless and (turn.tenant, previous) not in self.books.ids:
+            assert lease.reason is MissReason.UNKNOWN_ID, "a foreign tenant was told more"
         if not self.registry.paged:
             assert len(self.registry) == 0
         if lease.hit:
@@ -459,6 +469,8 @@ class SessionMachine(RuleBasedStateMachine):
             assert lease.source.instructions == lease.instructions
             assert lease.source.expires_at >= self.clock.now()
             assert lease.source.id not in self.books.dropped
+            assert lease.session.owner is not None
+            assert lease.session.owner.generation == self.engine.generation
 
     # helpers
 
@@ -476,6 +488,12 @@ class SessionMachine(RuleBasedStateMachine):
             return False
         share = -(-3 * bound // 4)
         return self.lane.tenants < 2 or sum(t.tenant == tenant for t in units) < share
+
+    @invariant()
+    def no_turn_failed_in_a_way_of_its_own(self) -> None:
+        for turn in self.books.turns:
+            if turn.task is not None and turn.task.done() and not turn.task.cancelled():
+                turn.task.result()
 
     def _in_phase(self, phase: Phase) -> list[Turn]:
         return [turn for turn in self.books.turns if turn.phase is phase]

@@ -85,7 +85,8 @@ class Permit:
         return unit
 
     def __del__(self) -> None:
-        self.release()
+        if self._unit is not None:
+            self.release()
 
 
 class Seat:

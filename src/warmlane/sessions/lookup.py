@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from warmlane.sessions.departed import Departed
 from warmlane.sessions.lease import LeaseQuery, LiveLeases
 from warmlane.sessions.pool import Entry, WarmPool, best_match
-from warmlane.sessions.reasons import Departed, MissReason
+from warmlane.sessions.reasons import MissReason
 
 
 class Found(msgspec.Struct, frozen=True):

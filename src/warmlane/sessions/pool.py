@@ -69,8 +69,14 @@ class WarmPool:
         """A tenant's entries, least recently used first."""
         return tuple(self._by_tenant.get(tenant, ()))
 
-    def insert(self, entry: Entry) -> None:
-        """Neither its id nor its session may be in the pool."""
+    def put(self, entry: Entry) -> Entry | None:
+        """Take an entry in. Another one holding its session is forgotten; one displaced under its id is returned."""
+        other = self._by_session.get(entry.session)
+        if other is not None:
+            self.remove(other)
+        displaced = self._by_id.get(entry.id)
+        if displaced is not None:
+            self.remove(displaced)
         self._by_id[entry.id] = entry
         self._by_session[entry.session] = entry
         if entry.scoped_key is not None:
@@ -79,6 +85,7 @@ class WarmPool:
         if mine is None:
             mine = self._by_tenant[entry.tenant] = OrderedDict()
         mine[entry] = None
+        return displaced
 
     def remove(self, entry: Entry) -> None:
         del self._by_id[entry.id]

@@ -8,12 +8,13 @@ from collections import Counter
 
 from warmlane.clock import Clock
 from warmlane.errors import SessionBusy, SessionError
+from warmlane.sessions.departed import Departed
 from warmlane.sessions.disposal import DISPOSAL_TIMEOUT_S, Disposals
 from warmlane.sessions.lease import Adoption, Lease, LeaseQuery, LiveLeases, PeekedHistory, WarmSession
 from warmlane.sessions.lookup import Found, Lookup, miss
 from warmlane.sessions.paging import is_paged
 from warmlane.sessions.pool import Entry, EntryId, Sentinel, WarmPool
-from warmlane.sessions.reasons import Departed, MissReason
+from warmlane.sessions.reasons import MissReason
 from warmlane.sessions.scoping import MIN_KEY_CHARS, Secrets
 from warmlane.sessions.session import ChatSession, Hold, SessionDefaults, SessionEngine
 from warmlane.sessions.waiting import wait_for_tasks
@@ -314,18 +315,13 @@ class SessionRegistry:
 
     def _insert(self, entry: Entry, started: list[ChatSession]) -> bool:
         """Put an entry in, and evict what must make room. False if that was the entry itself."""
-        if (other := self._pool.holding(entry.session)) is not None:
-            self._pool.remove(other)
-        if (displaced := self._pool.get(entry.id)) is not None:
-            self._evict(displaced, MissReason.EVICTED, started)
         if not self.paged:
-            self._evict_all(started)
-        if isinstance(entry.id, str):
-            self._departed.forget(entry.id)
-        if entry.scoped_key is not None:
-            self._departed.forget(entry.scoped_key)
+            self._evict_all(started, keep=entry.session)
+        displaced = self._pool.put(entry)
+        if displaced is not None:
+            self._gone(displaced, MissReason.EVICTED, started)
+        self._departed.forget_entry(entry)
         entry.session.hold = Hold.KEPT
-        self._pool.insert(entry)
         while len(self._pool) > self._warm_capacity:
             self._evict(self._pool.evictee(), MissReason.EVICTED, started)
         return self._pool.get(entry.id) is entry
@@ -333,24 +329,23 @@ class SessionRegistry:
     def _evict(self, entry: Entry, reason: MissReason, started: list[ChatSession]) -> None:
         """The one way out for an entry that is not leased: gone at once, its disposal started."""
         self._pool.remove(entry)
-        self._record(entry, reason)
+        self._gone(entry, reason, started)
+
+    def _gone(self, entry: Entry, reason: MissReason, started: list[ChatSession]) -> None:
+        """What follows the removal of an entry."""
+        self._departed.record_entry(entry, reason)
         if reason is not MissReason.DELETED:
             self.evictions += 1
         self._start_disposal(entry.session, started)
 
-    def _evict_all(self, started: list[ChatSession]) -> None:
+    def _evict_all(self, started: list[ChatSession], *, keep: ChatSession | None = None) -> None:
         for entry in self._pool:
-            self._evict(entry, MissReason.EVICTED, started)
+            if entry.session is not keep:
+                self._evict(entry, MissReason.EVICTED, started)
 
     def _revoke(self, entry: Entry, started: list[ChatSession]) -> None:
         if self._pool.get(entry.id) is entry and not entry.leased_once:
             self._evict(entry, MissReason.EVICTED, started)
-
-    def _record(self, entry: Entry, reason: MissReason) -> None:
-        if isinstance(entry.id, str):
-            self._departed.record(entry.id, entry.tenant, reason)
-        if entry.scoped_key is not None:
-            self._departed.record(entry.scoped_key, entry.tenant, reason)
 
     def _start_disposal(self, session: ChatSession, started: list[ChatSession]) -> None:
         session.hold = Hold.KEPT
@@ -382,7 +377,7 @@ class SessionRegistry:
         """End a lease; `reason` is what its old id answers from now on."""
         self._live.close(lease)
         if lease.source is not None:
-            self._record(lease.source, reason)
+            self._departed.record_entry(lease.source, reason)
 
     def _fate(self, lease: Lease) -> MissReason | None:
         """Why this lease's session cannot be kept, if so."""
