@@ -3,7 +3,19 @@
 from warmlane.host.binding import Binding
 from warmlane.host.gate import ModelGate
 from warmlane.host.host import ModelHost
+from warmlane.host.slot import HostPermit, Loader, ModelSlot
 from warmlane.host.tasks import TurnTasks
 from warmlane.host.view import HostView, ModelCard, Readiness
 
-__all__ = ["Binding", "HostView", "ModelCard", "ModelGate", "ModelHost", "Readiness", "TurnTasks"]
+__all__ = [
+    "Binding",
+    "HostPermit",
+    "HostView",
+    "Loader",
+    "ModelCard",
+    "ModelGate",
+    "ModelHost",
+    "ModelSlot",
+    "Readiness",
+    "TurnTasks",
+]

@@ -13,7 +13,7 @@ from warmlane.sessions import Lane, SessionRegistry
 class Binding:
     """One loaded model under its served name. Compared by identity: a reload makes a new one.
 
-    The lane and the registry live and die with the model object; `created` is in Unix seconds.
+    The lane and the registry live and die with the model object, the gate with the name; `created` is in Unix seconds.
     """
 
     name: str

@@ -1,57 +1,102 @@
-"""Which models this server has, and the turns that run on them."""
+"""Which models this server has, which are loaded, and the turns that run on them."""
 
 from __future__ import annotations
 
-from warmlane.errors import ModelNotFound, Unavailable
+import asyncio
+import logging
+
+from warmlane.errors import ModelNotFound, Unavailable, WarmlaneError
 from warmlane.host.binding import Binding
+from warmlane.host.slot import HostPermit, Loader, ModelSlot
 from warmlane.host.tasks import TurnTasks
 from warmlane.host.view import ModelCard, Readiness
+from warmlane.sessions import Lane
+
+log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_S = 300.0
 
 
 class ModelHost:
-    """Served names to bindings. Resolving is a dictionary look-up: a resident model never waits for a load."""
+    """Served names to their models. Reserving is synchronous: a resident model never waits for a load.
 
-    def __init__(self) -> None:
-        self._bindings: dict[str, Binding] = {}
+    Loads are one at a time, and each has its model alone: it takes the writer of the model's gate, before which no new
+    turn gets in. Only a model that is not resident is ever loaded.
+    """
+
+    def __init__(self, *, load_timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        self._slots: dict[str, ModelSlot] = {}
         self._draining = False
+        self._load_timeout_s = load_timeout_s
+        self._one_load = asyncio.Lock()
+        self._loads: dict[str, asyncio.Task[None]] = {}
         self.tasks = TurnTasks()
 
     def register(self, binding: Binding) -> None:
-        """Serve `binding` under its name from now on; the first registered is the default model."""
-        self._bindings[binding.name] = binding
+        """Serve a model that was loaded elsewhere; the first name registered or added is the default model's."""
+        self._slots.setdefault(binding.name, ModelSlot(binding.name)).bind(binding)
 
-    def resolve(self, name: str) -> Binding:
-        """The binding of a served name. Raises `ModelNotFound`; while draining, `Unavailable`."""
-        if self._draining:
-            raise Unavailable("The server is shutting down.", retry_after_s=5)
-        binding = self._bindings.get(name)
-        if binding is None:
-            raise ModelNotFound(name, tuple(self._bindings))
-        return binding
+    def add(self, name: str, *, loader: Loader, cold: Lane) -> None:
+        """Know a model that is loaded when it is first asked for. `cold` is charged until then."""
+        self._slots[name] = ModelSlot(name, cold=cold, loader=loader)
+
+    def reserve(self, name: str, tenant: str, *, deadline: float | None = None) -> HostPermit:
+        """Take a unit of the model's budget, and have the model loaded if it is not.
+
+        Raises `ModelNotFound` before anything is charged, `QueueFull`, and while draining `Unavailable`.
+        """
+        slot = self._slot(name)
+        permit = HostPermit(slot, slot.lane.reserve(tenant, deadline=deadline))
+        if slot.binding is None:
+            self._start_load(slot)
+        return permit
+
+    async def resolve(self, name: str) -> Binding:
+        """The binding of a name, loading the model if need be. Raises `ModelNotFound` or `Unavailable`."""
+        slot = self._slot(name)
+        if slot.binding is None:
+            self._start_load(slot)
+        return await slot.bound()
+
+    async def load(self, name: str) -> Binding:
+        """Load a model now. Raises what its loader raises."""
+        slot = self._slot(name)
+        await self._load(slot)
+        return await slot.bound()
+
+    async def unload(self, name: str) -> None:
+        """Give up a model: its waiters are woken at once and wait for it anew; its running turns end first."""
+        slot = self._slot(name)
+        binding = slot.unbind()
+        if binding is not None:
+            async with slot.gate.writer():
+                await _close(binding)
 
     def is_current(self, binding: Binding) -> bool:
         """Whether `binding` is still what its name is bound to."""
-        return self._bindings.get(binding.name) is binding
+        slot = self._slots.get(binding.name)
+        return slot is not None and slot.binding is binding
 
     def bindings(self) -> tuple[Binding, ...]:
-        return tuple(self._bindings.values())
+        """Of the resident models, the default one first."""
+        return tuple(slot.binding for slot in self._slots.values() if slot.binding is not None)
 
     def models(self) -> list[ModelCard]:
-        return [_card(binding) for binding in self._bindings.values()]
+        return [_card(slot) for slot in self._slots.values()]
 
     def card(self, name: str) -> ModelCard | None:
-        binding = self._bindings.get(name)
-        return None if binding is None else _card(binding)
+        slot = self._slots.get(name)
+        return None if slot is None else _card(slot)
 
     def readiness(self) -> Readiness:
-        binding = next(iter(self._bindings.values()), None)
-        if binding is None:
-            return Readiness(False, "no model is loaded", 0, 0, 0, 0, None)
-        lane = binding.lane
+        slot = next(iter(self._slots.values()), None)
+        if slot is None or slot.binding is None:
+            return Readiness(False, "draining" if self._draining else "no model is loaded", 0, 0, 0, 0, None)
+        lane = slot.binding.lane
         counts = (lane.active, lane.waiting, lane.permits, lane.capacity, lane.limit)
         if self._draining:
             return Readiness(False, "draining", *counts)
-        if not binding.engine.ready:
+        if not slot.binding.engine.ready:
             return Readiness(False, "the engine is starting", *counts)
         bound = None if lane.limit is None else lane.capacity + lane.limit
         if bound is not None and lane.active + lane.waiting + lane.permits >= bound:
@@ -59,28 +104,86 @@ class ModelHost:
         return Readiness(True, "ready", *counts)
 
     def begin_drain(self) -> None:
-        """Take no more turns: `/ready` says so, and turns that wait for a seat end in `Unavailable`."""
+        """Take no more turns: `/ready` says so, and turns that wait for a seat or a load end in `Unavailable`."""
         self._draining = True
-        for binding in self._bindings.values():
-            binding.lane.close()
+        for slot in self._slots.values():
+            if slot.binding is not None:
+                slot.binding.lane.close()
+            slot.fail(self._shutting_down())
 
     async def drained(self, grace_s: float) -> None:
         """Wait for the turns that run; past `grace_s` seconds they are stopped."""
         await self.tasks.drain(grace_s)
 
     async def close(self) -> None:
-        """Dispose every warm session and stop the engines."""
-        for binding in self._bindings.values():
-            binding.registry.clear()
-            await binding.registry.flush_disposals()
-            await binding.engine.close()
-        self._bindings.clear()
+        """Stop loads, dispose every warm session and stop the engines."""
+        loads = list(self._loads.values())
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+        for slot in self._slots.values():
+            binding = slot.unbind()
+            if binding is not None:
+                await _close(binding)
+        self._slots.clear()
+
+    def _slot(self, name: str) -> ModelSlot:
+        if self._draining:
+            raise self._shutting_down()
+        slot = self._slots.get(name)
+        if slot is None:
+            raise ModelNotFound(name, tuple(self._slots))
+        return slot
+
+    def _shutting_down(self) -> Unavailable:
+        return Unavailable("The server is shutting down.", retry_after_s=5)
+
+    def _start_load(self, slot: ModelSlot) -> None:
+        running = self._loads.get(slot.name)
+        if running is None or running.done():
+            load = self._load_for_arrivals(slot)
+            self._loads[slot.name] = asyncio.get_running_loop().create_task(load, name=f"load {slot.name}")
+
+    async def _load_for_arrivals(self, slot: ModelSlot) -> None:
+        try:
+            await self._load(slot)
+        except WarmlaneError as error:
+            log.error("model %s could not be loaded: %s", slot.name, error)
+            slot.fail(error)
+        except Exception as error:
+            log.error("model %s could not be loaded: %s", slot.name, type(error).__name__)
+            slot.fail(Unavailable("loading it failed."))
+
+    async def _load(self, slot: ModelSlot) -> None:
+        if slot.loader is None:
+            raise Unavailable(f"The model {slot.name} is not loaded.")
+        async with self._one_load, slot.gate.writer():
+            if slot.binding is not None:
+                return
+            try:
+                async with asyncio.timeout(self._load_timeout_s):
+                    binding = await slot.loader(slot.gate)
+            except TimeoutError:
+                raise Unavailable(f"it took longer than {self._load_timeout_s:g} s.") from None
+            if self._draining:
+                await _close(binding)
+                raise self._shutting_down()
+            slot.bind(binding)
 
 
-def _card(binding: Binding) -> ModelCard:
+async def _close(binding: Binding) -> None:
+    binding.registry.clear()
+    await binding.registry.flush_disposals()
+    await binding.engine.close()
+
+
+def _card(slot: ModelSlot) -> ModelCard:
+    binding = slot.binding
+    if binding is None:
+        return ModelCard(id=slot.name, created=0, context_window=0)
     info, sampling = binding.engine.info, binding.registry.defaults.sampling
     return ModelCard(
-        id=binding.name,
+        id=slot.name,
         created=binding.created,
         context_window=info.n_ctx,
         temperature=sampling.temperature,

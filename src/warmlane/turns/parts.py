@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from warmlane.clock import Clock, SystemClock
 from warmlane.errors import QueueFull, QueueTimeout
-from warmlane.host import Binding, ModelHost
+from warmlane.host import Binding, HostPermit, ModelHost
 from warmlane.observe import Metrics
 from warmlane.prompts import SampledLedger
 from warmlane.sessions import Permit, Secrets
@@ -42,12 +42,12 @@ class SpineParts:
             self.prompters[binding] = prompter
         return prompter
 
-    def reserve(self, binding: Binding, tenant: str, *, deadline: float | None = None) -> Permit:
-        """A permit of the binding's lane; a refusal is counted. `deadline` (clock time) is an earlier permit's."""
+    def reserve(self, model: str, tenant: str, *, deadline: float | None = None) -> HostPermit:
+        """A unit of the model's budget; a refusal is counted. `deadline` (clock time) is an earlier permit's."""
         try:
-            return binding.lane.reserve(tenant, deadline=deadline)
+            return self.host.reserve(model, tenant, deadline=deadline)
         except QueueFull as refusal:
-            self.metrics.refusals.labels(binding.name, refusal.scope).inc()
+            self.metrics.refusals.labels(model, refusal.scope).inc()
             raise
 
     def queue_timeout(self) -> QueueTimeout:
@@ -55,24 +55,30 @@ class SpineParts:
 
 
 class ModelPermit:
-    """A lane permit together with the binding it was taken for."""
+    """The permit of one turn: a unit of what its model's name is bound to, now and once more after a change."""
 
     def __init__(self, parts: SpineParts, model: str, tenant: str) -> None:
         self._parts = parts
+        self._model = model
         self._tenant = tenant
-        self.binding = parts.host.resolve(model)
-        self.lane_permit = parts.reserve(self.binding, tenant)
-        self.deadline = self.lane_permit.deadline
+        self._held = parts.reserve(model, tenant)
+        self.deadline = self._held.deadline
+
+    @property
+    def lane_permit(self) -> Permit:
+        return self._held.lane_permit
+
+    async def bound(self) -> Binding:
+        """The model, once it is resident. Raises `Unavailable`."""
+        return await self._held.bound()
 
     def release(self) -> None:
-        self.lane_permit.release()
+        self._held.release()
 
-    def rebind(self) -> Binding:
+    def rebind(self) -> None:
         """Take a permit for what the name is bound to now, keeping the first deadline.
 
         Raises `ModelNotFound`, `QueueFull` or `Unavailable`.
         """
         self.release()
-        self.binding = self._parts.host.resolve(self.binding.name)
-        self.lane_permit = self._parts.reserve(self.binding, self._tenant, deadline=self.deadline)
-        return self.binding
+        self._held = self._parts.reserve(self._model, self._tenant, deadline=self.deadline)

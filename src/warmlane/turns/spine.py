@@ -43,7 +43,7 @@ class Spine:
 
     async def count_tokens(self, request: TurnRequest) -> int:
         parts = self._parts
-        binding = parts.host.resolve(request.model)
+        binding = await parts.host.resolve(request.model)
         prompter = parts.prompter(binding)
         messages = prompter.recall(request.domain, request.input)
         return len(await prompter.prompt(request.instructions, messages))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from warmlane.clock import Timer
 from warmlane.conversation.events import Failed, Finished, Started, TextDelta, Validated
 from warmlane.conversation.messages import Message, Role, Sampled, Text
 from warmlane.conversation.turn import (
@@ -45,8 +46,9 @@ class _BindingChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A validated request: the history it continues and the prompt it would prefill cold."""
+    """A validated request: its model, the history it continues and the prompt it would prefill cold."""
 
+    binding: Binding
     history: tuple[Message, ...]
     prompter: Prompter
     prompt: Prompt
@@ -93,30 +95,25 @@ class Turn:
         report(self._parts.metrics, self._request, self._outcome, failure, queued_s=self._queued_s)
 
     async def _run(self) -> None:
-        binding = self._permit.binding
         deadline = self._flag.set_at(self._permit.deadline, self._parts.queue_timeout())
         try:
-            prepared = await self._prepare(binding)
+            prepared = await self._prepare()
             await self._stream.put(Validated())
             try:
-                await self._seated(binding, prepared)
+                await self._seated(prepared, deadline)
             except _BindingChanged:
-                binding = self._permit.rebind()
-                await self._seated(binding, await self._prepare(binding))
+                self._permit.rebind()
+                await self._seated(await self._prepare(), deadline)
         except _BindingChanged:
             raise Unavailable("The model was replaced twice while this turn waited.") from None
         finally:
             deadline.cancel()
 
-    async def _seated(self, binding: Binding, prepared: _Prepared) -> None:
-        registry = binding.registry
+    async def _seated(self, prepared: _Prepared, deadline: Timer) -> None:
+        binding, registry = prepared.binding, prepared.binding.registry
         async with AsyncExitStack() as held:
-            async with self._flag.heeded():
-                seat = await held.enter_async_context(binding.lane.enter(self._permit.lane_permit))
-                await held.enter_async_context(binding.gate.reader())
-            self._seated_after(seat.waited_s)
-            if not self._parts.host.is_current(binding):
-                raise _BindingChanged
+            await self._take_seat(binding, held)
+            deadline.cancel()
             lease = registry.lease(self._query(prepared.history))
             try:
                 try:
@@ -132,15 +129,30 @@ class Turn:
             finally:
                 await registry.flush_before_leave(lease)
 
-    async def _prepare(self, binding: Binding) -> _Prepared:
+    async def _take_seat(self, binding: Binding, held: AsyncExitStack) -> None:
+        """Lane, then reader. Raises `_BindingChanged` if the model is not what the turn was prepared for any more."""
+        try:
+            async with self._flag.heeded():
+                seat = await held.enter_async_context(binding.lane.enter(self._permit.lane_permit))
+                await held.enter_async_context(binding.gate.reader())
+        except Unavailable:
+            if self._parts.host.is_current(binding):
+                raise
+        if not self._parts.host.is_current(binding):
+            raise _BindingChanged
+        self._queued_s = seat.waited_s
+        self._parts.metrics.queue_wait_s.labels(binding.name).observe(seat.waited_s)
+
+    async def _prepare(self) -> _Prepared:
         """History, rendering and every check that needs the model: nothing is leased yet."""
         request = self._request
         async with self._flag.heeded():
+            binding = await self._permit.bound()
             prompter = self._parts.prompter(binding)
             history = prompter.recall(request.domain, await self._history(binding))
             prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
             prompter.check_fits(prompt)
-        return _Prepared(history, prompter, prompt)
+        return _Prepared(binding, history, prompter, prompt)
 
     async def _history(self, binding: Binding) -> tuple[Message, ...]:
         """What was said before this request's input: from the warm entry, else from the store."""
@@ -240,10 +252,6 @@ class Turn:
             adoption.keep()
         else:
             adoption.revoke()
-
-    def _seated_after(self, waited_s: float) -> None:
-        self._queued_s = waited_s
-        self._parts.metrics.queue_wait_s.labels(self._permit.binding.name).observe(waited_s)
 
 
 def _stateless(request: TurnRequest) -> bool:
