@@ -54,15 +54,16 @@ class ModelHost:
     async def resolve(self, name: str) -> Binding:
         """The binding of a name, loading the model if need be. Raises `ModelNotFound` or `Unavailable`."""
         slot = self._slot(name)
+        bound = slot.bound()
         if slot.binding is None:
             self._start_load(slot)
-        return await slot.bound()
+        return await asyncio.shield(bound)
 
     async def load(self, name: str) -> Binding:
         """Load a model now. Raises what its loader raises."""
         slot = self._slot(name)
         await self._load(slot)
-        return await slot.bound()
+        return await asyncio.shield(slot.bound())
 
     async def unload(self, name: str) -> None:
         """Give up a model: its waiters are woken at once and wait for it anew; its running turns end first."""

@@ -51,6 +51,7 @@ class ModelSlot:
         """Arrivals are cold from now on; those that wait in the old lane are woken at once and come back here."""
         binding, self.binding = self.binding, None
         if binding is not None:
+            self._arrival = None
             binding.lane.close()
         return binding
 
@@ -61,20 +62,23 @@ class ModelSlot:
             arrival.set_exception(Unavailable(f"The model {self.name} could not be loaded: {error.message}"))
             arrival.exception()  # told to those who wait; with nobody waiting it is no news
 
-    async def bound(self) -> Binding:
-        """The binding, waiting for the load under way. Raises `Unavailable` if that fails."""
-        if self.binding is not None:
-            return self.binding
+    def bound(self) -> asyncio.Future[Binding]:
+        """The binding, now or once the next load ends; fails with `Unavailable` if that does. Shared: shield it.
+
+        To be taken before the load starts, which may fail in its first step.
+        """
         if self._arrival is None:
             self._arrival = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._arrival)
+            if self.binding is not None:
+                self._arrival.set_result(self.binding)
+        return self._arrival
 
 
 class HostPermit:
     """A unit of a model's budget, taken while it was resident or before."""
 
     def __init__(self, slot: ModelSlot, lane_permit: Permit) -> None:
-        self.slot = slot
+        self._bound = slot.bound()
         self.lane_permit = lane_permit
 
     @property
@@ -84,7 +88,7 @@ class HostPermit:
 
     async def bound(self) -> Binding:
         """The model's binding, once it is resident. Raises `Unavailable`."""
-        return await self.slot.bound()
+        return await asyncio.shield(self._bound)
 
     def release(self) -> None:
         self.lane_permit.release()
