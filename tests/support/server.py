@@ -72,6 +72,7 @@ def _read(server: LiveServer, ready: threading.Event) -> None:
         server.output.append(line)
         if match := re.match(r"Serving .* on (http://\S+?)\.\s", line):
             server.base_url = match[1]
+        elif line.lstrip().startswith("curl "):
             ready.set()
     ready.set()
     server.process.stdout.close()
