@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     api_key: Annotated[tuple[ApiKey, ...], NoDecode, BeforeValidator(_api_keys)] = Field(
         (), repr=False, description="TENANT=KEY; give it several times for several keys."
     )
+    admin_key: str | None = Field(
+        None, min_length=8, repr=False, description="A key that sees and ends the sessions of every tenant."
+    )
     api_keys: FilePath | None = Field(None, description="A file of keys: lines of TENANT=KEY, or TOML.")
     queue_timeout_s: Seconds = Field(300.0, description="How long a turn may wait for a seat.")
     drain_timeout_s: Seconds = Field(30.0, description="How long a client may read nothing before its turn ends.")
@@ -210,7 +213,7 @@ def _explain(error: ErrorDetails, flags: Mapping[str, object], path: Path | None
     if error["type"] == "extra_forbidden":
         known = set(Settings.model_fields)
         return f"{path}: {name!r} is not a setting.{_guess(name.replace('-', '_'), known)}"
-    secret = name == "api_key"
+    secret = name in ("api_key", "admin_key")
     shown = _shown(error["input"])
     if name in flags:
         source = flag_of(name) if secret else f"{flag_of(name)} {shown}"

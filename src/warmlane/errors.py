@@ -8,6 +8,7 @@ WarmlaneError
 │   ├── Unauthorized            no key, or an unknown one
 │   ├── ModelNotFound
 │   ├── ResponseNotFound        retrieve or delete of an id this tenant does not have
+│   ├── SessionNotFound         no warm session of that id for this tenant
 │   └── PreviousResponseNotFound
 ├── Overloaded                  nothing is wrong with the request; try again later
 │   ├── QueueFull               the admission budget is spent
@@ -85,6 +86,14 @@ class ResponseNotFound(RequestError):
     def __init__(self, response_id: str) -> None:
         super().__init__(f"No response found with id {response_id!r}.", param="response_id")
         self.response_id = response_id
+
+
+class SessionNotFound(RequestError):
+    """This tenant has no warm session of that id."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"No warm session found with id {session_id!r}.", param="session_id")
+        self.session_id = session_id
 
 
 class PreviousResponseNotFound(RequestError):

@@ -214,3 +214,17 @@ def test_wrong_environment_and_file_are_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "WARMLANE_PROT" in done.stderr
     assert os.environ.get("WARMLANE_PROT") is None
+
+
+def test_sessions_are_listed_and_ended() -> None:
+    with live_server("--engine", "simulated") as server, httpx.Client(base_url=server.base_url) as client:
+        first = client.post("/v1/responses", json={"model": "simulated", "input": "hello"}).json()
+        (listed,) = client.get("/v1/sessions").json()["data"]
+        assert listed["id"] == first["id"]
+        assert listed["tokens"] >= first["usage"]["total_tokens"] - 1
+        assert client.delete(f"/v1/sessions/{first['id']}").json()["deleted"] is True
+        assert client.get("/v1/sessions").json()["data"] == []
+        chained = {"model": "simulated", "input": "more", "previous_response_id": first["id"]}
+        after = client.post("/v1/responses", json=chained)
+        assert after.headers["x-cache-miss-reason"] == "deleted"
+        assert after.json()["output"][0]["content"][0]["text"] == "echo: more"

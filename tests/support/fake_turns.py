@@ -27,7 +27,7 @@ from warmlane.conversation.turn import (
     Usage,
 )
 from warmlane.errors import ModelNotFound
-from warmlane.host.view import ModelCard, Readiness
+from warmlane.host.view import ModelCard, Readiness, SessionCard
 from warmlane.turns.stream import TurnStream
 
 MODEL = "tiny"
@@ -171,6 +171,7 @@ class FakeTurns:
 @dataclass
 class FakeHost:
     cards: list[ModelCard] = field(default_factory=lambda: [ModelCard(MODEL, 1_700_000_000, 4096)])
+    warm: list[tuple[str, SessionCard]] = field(default_factory=list)
     ready: Readiness = field(default_factory=lambda: Readiness(True, "", 1, 2, 3, 8, 16))
 
     def models(self) -> list[ModelCard]:
@@ -178,6 +179,14 @@ class FakeHost:
 
     def card(self, name: str) -> ModelCard | None:
         return next((card for card in self.cards if card.id == name), None)
+
+    def sessions(self, tenant: str | None) -> list[SessionCard]:
+        return [card for owner, card in self.warm if tenant in (None, owner)]
+
+    def end_session(self, session_id: str, tenant: str | None) -> bool:
+        left = [(owner, card) for owner, card in self.warm if card.id != session_id or tenant not in (None, owner)]
+        ended, self.warm = len(left) < len(self.warm), left
+        return ended
 
     def readiness(self) -> Readiness:
         return self.ready

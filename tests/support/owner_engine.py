@@ -50,6 +50,7 @@ class OwnerEngine:
         self.cells: dict[OwnerId, int] = {}
         self.requests: list[GenerateRequest] = []
         self.log: list[tuple[str, OwnerId | None]] = []
+        self.purged: list[OwnerId] = []
         self.hold: set[str] = set()
         self.failing: set[str] = set()
         self.held: list[HeldCall] = []
@@ -80,6 +81,8 @@ class OwnerEngine:
 
     async def release(self, owner: OwnerId, *, purge: bool = False) -> None:
         await self._gate("release", owner)
+        if purge:
+            self.purged.append(owner)
         self.cells.pop(owner, None)
 
     async def truncate(self, owner: OwnerId, length: int) -> bool:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from warmlane.api.admin import health, models
+from warmlane.api.admin import health, models, sessions
 from warmlane.api.chat import routes as chat
 from warmlane.api.errors import HttpRefusal
 from warmlane.api.guard import Guard
@@ -59,6 +59,7 @@ def assemble(edge: Edge, *, registry: CollectorRegistry | None = None, lifespan:
     for turn_routes in (responses.routes(edge), messages.routes(edge), chat.routes(edge)):
         app.router.routes.extend(turn_routes)
     models.add_routes(app, edge)
+    sessions.add_routes(app, edge)
     health.add_routes(app, edge, registry=registry)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Guard, edge=edge)

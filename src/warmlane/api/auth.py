@@ -16,37 +16,52 @@ _BEARER = b"bearer "
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key and the tenant whose data it opens. Several keys may name one tenant."""
+    """One key and the tenant whose data it opens. Several keys may name one tenant. An `admin` key sees the sessions of
+    every tenant besides; its own turns belong to its tenant alone."""
 
     key: str
     tenant: str
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a request speaks for."""
+
+    tenant: str
+    admin: bool = False
+
+    @property
+    def sees(self) -> str | None:
+        """The tenant whose sessions this caller may see; None for all."""
+        return None if self.admin else self.tenant
 
 
 class KeyRing:
     """The keys of this server. Without any there is one tenant, `""`, and whatever key a client sends is accepted."""
 
     def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
-        self._tenants = tuple((_digest(entry.key.encode()), entry.tenant) for entry in keys)
+        self._keys = tuple((_digest(entry.key.encode()), Identity(entry.tenant, entry.admin)) for entry in keys)
 
     def __len__(self) -> int:
-        return len(self._tenants)
+        return len(self._keys)
 
-    def tenant_of(self, headers: Headers) -> str:
-        """The tenant of a request, by `Authorization: Bearer` or `x-api-key`.
+    def identify(self, headers: Headers) -> Identity:
+        """Who a request speaks for, by `Authorization: Bearer` or `x-api-key`.
 
         Every key is compared, in constant time and by digest, so that neither the time nor the length tells which
         one came close. Raises `Unauthorized`.
         """
-        if not self._tenants:
-            return ""
+        if not self._keys:
+            return Identity("")
         offered = _offered(headers)
         if not offered:
             raise Unauthorized("No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")
-        found: str | None = None
+        found: Identity | None = None
         for digest in (_digest(key) for key in offered):
-            for known, tenant in self._tenants:
+            for known, identity in self._keys:
                 if hmac.compare_digest(known, digest):
-                    found = tenant
+                    found = identity
         if found is None:
             raise Unauthorized("Incorrect API key provided.")
         return found

@@ -22,6 +22,7 @@ from warmlane.errors import (
     QueueTimeout,
     RequestError,
     ResponseNotFound,
+    SessionNotFound,
     Unauthorized,
     WarmlaneError,
 )
@@ -129,7 +130,7 @@ def _request_error(error: RequestError) -> WireError:
             return WireError(401, error.message, code="invalid_api_key")
         case ModelNotFound():
             return WireError(404, error.message, code="model_not_found", param=error.param)
-        case ResponseNotFound():
+        case ResponseNotFound() | SessionNotFound():
             return WireError(404, error.message, param=error.param)
         case PreviousResponseNotFound():
             return WireError(400, error.message, code="previous_response_not_found", param=error.param)

@@ -10,6 +10,7 @@ from typing import cast
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from warmlane.api.auth import Identity
 from warmlane.api.body import ClientGone
 from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers, is_bug, wire_error
 from warmlane.api.settings import Edge
@@ -26,7 +27,11 @@ class Caller:
     """Who asks, and under which id the answer is told and logged."""
 
     request_id: str
-    tenant: str
+    identity: Identity
+
+    @property
+    def tenant(self) -> str:
+        return self.identity.tenant
 
 
 def caller_of(scope: Scope) -> Caller:
@@ -68,8 +73,9 @@ class Guard:
         reply = _Reply(scope, send, edge=self._edge)
         try:
             _check_host(scope["headers"], self._edge.settings.allowed_hosts)
-            tenant = "" if scope["path"] in OPEN_PATHS else self._edge.settings.keys.tenant_of(scope["headers"])
-            scope[_CALLER] = Caller(reply.request_id, tenant)
+            open_to_all = scope["path"] in OPEN_PATHS
+            identity = Identity("") if open_to_all else self._edge.settings.keys.identify(scope["headers"])
+            scope[_CALLER] = Caller(reply.request_id, identity)
             await self._app(scope, receive, reply.send)
         except ClientGone:
             return

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 from starlette.types import ASGIApp
 
+from warmlane import config
 from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
@@ -60,7 +61,7 @@ async def build(settings: Settings) -> Server:
             turns=Spine(parts),
             host=parts.host,
             settings=EdgeSettings(
-                keys=KeyRing(ApiKey(key=k.key, tenant=k.tenant) for k in keys),
+                keys=_key_ring(keys, settings.admin_key),
                 drain_timeout_s=settings.drain_timeout_s,
                 allowed_hosts=LOOPBACK_HOSTS | {settings.host} if is_loopback(settings.host) else None,
             ),
@@ -128,6 +129,12 @@ async def _load(settings: Settings, model: ModelSource, secrets: Secrets) -> Bin
         name=model.name,
     )
     return Binding(name=model.name, engine=engine, lane=lane, registry=registry, created=int(time.time()))
+
+
+def _key_ring(keys: Iterable[config.ApiKey], admin_key: str | None) -> KeyRing:
+    """The tenants' keys, and the admin's, whose own turns belong to the tenant without a name."""
+    ring = [ApiKey(key=k.key, tenant=k.tenant) for k in keys]
+    return KeyRing(ring if admin_key is None else [*ring, ApiKey(key=admin_key, tenant="", admin=True)])
 
 
 async def _keep_house(host: ModelHost, store: ResponseStore) -> None:

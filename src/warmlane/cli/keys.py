@@ -23,7 +23,9 @@ def load_api_keys(settings: Settings) -> tuple[ApiKey, ...]:
             raise ConfigError(
                 f"The tenants {tenant_of[entry.key]!r} and {entry.tenant!r} have the same API key; give each its own."
             )
-    if not keys and not is_loopback(settings.host):
+    if settings.admin_key is not None and settings.admin_key in tenant_of:
+        raise ConfigError("--admin-key is also the API key of a tenant; give each its own.")
+    if not keys and settings.admin_key is None and not is_loopback(settings.host):
         raise ConfigError(
             f"--host {settings.host} can be reached from other machines, but there is no API key. "
             "Give --api-key TENANT=KEY or --api-keys FILE, or listen on 127.0.0.1."

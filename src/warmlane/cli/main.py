@@ -91,6 +91,7 @@ def serve(
     store: Annotated[str | None, _option("store")] = None,
     store_timeout_s: Annotated[float | None, _option("store_timeout_s")] = None,
     api_key: Annotated[list[str] | None, _option("api_key")] = None,
+    admin_key: Annotated[str | None, _option("admin_key")] = None,
     api_keys: Annotated[Path | None, _option("api_keys")] = None,
     queue_timeout_s: Annotated[float | None, _option("queue_timeout_s")] = None,
     drain_timeout_s: Annotated[float | None, _option("drain_timeout_s")] = None,
@@ -108,7 +109,7 @@ def serve(
 
 
 def _serve(settings: Settings) -> int:
-    has_keys = bool(load_api_keys(settings))
+    has_keys = bool(load_api_keys(settings)) or settings.admin_key is not None
     model = resolve_model(settings)
     configure_logging(settings.log_level)
     announce_loading(model)

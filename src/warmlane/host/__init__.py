@@ -5,7 +5,7 @@ from warmlane.host.gate import ModelGate
 from warmlane.host.host import ModelHost
 from warmlane.host.slot import HostPermit, Loader, ModelSlot
 from warmlane.host.tasks import TurnTasks
-from warmlane.host.view import HostView, ModelCard, Readiness
+from warmlane.host.view import HostView, ModelCard, Readiness, SessionCard
 
 __all__ = [
     "Binding",
@@ -17,5 +17,6 @@ __all__ = [
     "ModelHost",
     "ModelSlot",
     "Readiness",
+    "SessionCard",
     "TurnTasks",
 ]

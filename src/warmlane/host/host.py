@@ -9,7 +9,7 @@ from warmlane.errors import ModelNotFound, Unavailable, WarmlaneError
 from warmlane.host.binding import Binding
 from warmlane.host.slot import HostPermit, Loader, ModelSlot
 from warmlane.host.tasks import TurnTasks
-from warmlane.host.view import ModelCard, Readiness
+from warmlane.host.view import ModelCard, Readiness, SessionCard
 from warmlane.sessions import Lane
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,16 @@ class ModelHost:
     def card(self, name: str) -> ModelCard | None:
         slot = self._slots.get(name)
         return None if slot is None else _card(slot)
+
+    def sessions(self, tenant: str | None) -> list[SessionCard]:
+        return [
+            SessionCard(warm.id, binding.name, warm.age_s, warm.tokens)
+            for binding in self.bindings()
+            for warm in binding.registry.warm_sessions(tenant)
+        ]
+
+    def end_session(self, session_id: str, tenant: str | None) -> bool:
+        return sum(binding.registry.drop(session_id, tenant=tenant) for binding in self.bindings()) > 0
 
     def readiness(self) -> Readiness:
         slot = next(iter(self._slots.values()), None)

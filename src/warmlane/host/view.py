@@ -31,6 +31,16 @@ class Readiness:
     limit: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class SessionCard:
+    """One warm session: no text. `age_s` is the time since its last turn, `tokens` the length of its cells."""
+
+    id: str
+    model: str
+    age_s: float
+    tokens: int
+
+
 class HostView(Protocol):
     def models(self) -> list[ModelCard]:
         """Every model a request may name, the default one first."""
@@ -38,6 +48,15 @@ class HostView(Protocol):
 
     def card(self, name: str) -> ModelCard | None:
         """The card of a served name."""
+        ...
+
+    def sessions(self, tenant: str | None) -> list[SessionCard]:
+        """This tenant's warm sessions, least recently used first; every tenant's for None (an admin)."""
+        ...
+
+    def end_session(self, session_id: str, tenant: str | None) -> bool:
+        """Give up a warm session and its cells; one that runs is given up when its turn ends. False if there is none
+        of that id for this tenant (any, for None)."""
         ...
 
     def readiness(self) -> Readiness:

@@ -117,7 +117,7 @@ class LiveLeases:
         will_adopt = self._will_adopt.get(entry_id) if isinstance(entry_id, str) else None
         for lease in (self._from_id.get(entry_id), will_adopt):
             if lease is not None and tenant in (None, lease.tenant):
-                lease.dropped = found = True
+                lease.dropped = lease.session.purge = found = True
         return found
 
 

@@ -231,11 +231,13 @@ class SessionRegistry:
 
     def drop(self, response_id: str, *, tenant: str | None) -> bool:
         """The client deleted this id. Evict its entry; if a turn is leased from it or about to adopt it, remember that
-        until the turn ends, which then disposes. `tenant` None is an admin. True if anything was there."""
+        until the turn ends, which then disposes. The cells are dropped at once, not left to share. `tenant` None is an
+        admin. True if anything was there."""
         key: EntryId = Sentinel.STATELESS if response_id == Sentinel.STATELESS.value else response_id
         entry = self._pool.get(key)
         found = False
         if entry is not None and tenant in (None, entry.tenant):
+            entry.session.purge = True
             self._evict(entry, MissReason.DELETED, [])
             found = True
         return self._live.mark_dropped(key, tenant) or found

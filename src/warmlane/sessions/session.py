@@ -86,7 +86,7 @@ class ChatSession:
 
     __slots__ = (
         "_busy", "_committed", "_disposed", "_ended", "_engine", "_open", "_owners", "defaults", "domain", "history",
-        "hold", "owner",
+        "hold", "owner", "purge",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,8 @@ class ChatSession:
         self.domain = domain
         self.defaults = defaults
         self.hold = hold
+        self.purge = False
+        """Whether releasing drops the cells at once, instead of leaving them as an idle prefix of the domain."""
         self.owner: OwnerId | None = None
         self.history: tuple[Message, ...] = ()
 
@@ -280,7 +282,7 @@ class ChatSession:
         failure: Exception | None = None
         for owner in self.owners:
             try:
-                await self._engine.release(owner)
+                await self._engine.release(owner, purge=self.purge)
             except Exception as error:
                 failure = failure or error
             else:

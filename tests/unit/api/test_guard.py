@@ -28,7 +28,7 @@ KEYS = KeyRing([ApiKey("key-a", "ann"), ApiKey("key-b", "bob"), ApiKey("key-a2",
     ],
 )
 def test_a_key_names_its_tenant(headers: list[tuple[bytes, bytes]], tenant: str) -> None:
-    assert KEYS.tenant_of(headers) == tenant
+    assert KEYS.identify(headers).tenant == tenant
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_key_names_its_tenant(headers: list[tuple[bytes, bytes]], tenant: str)
 )
 def test_any_other_key_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     with pytest.raises(Unauthorized):
-        KEYS.tenant_of(headers)
+        KEYS.identify(headers)
 
 
 def test_without_keys_there_is_one_tenant_and_any_key_will_do() -> None:
-    assert KeyRing().tenant_of([]) == ""
-    assert KeyRing().tenant_of([(b"authorization", b"Bearer anything")]) == ""
+    assert KeyRing().identify([]).tenant == ""
+    assert KeyRing().identify([(b"authorization", b"Bearer anything")]).tenant == ""
 
 
 async def test_a_refused_key_is_told_in_the_dialect_of_the_route() -> None:

@@ -109,7 +109,7 @@ def test_a_bad_flag_is_named(flags: dict[str, object], complaint: str) -> None:
         ("WARMLANE_ENGINE", "gpu", "WARMLANE_ENGINE=gpu should be 'llamacpp' or 'simulated'"),
         ("WARMLANE_API_KEY", "hush", "WARMLANE_API_KEY should be TENANT=KEY"),
         ("WARMLANE_PROT", "1", "WARMLANE_PROT names no setting; unset it. Did you mean WARMLANE_PORT?"),
-        ("WARMLANE_XYZZY", "1", "WARMLANE_XYZZY names no setting; unset it. Known: WARMLANE_API_KEY,"),
+        ("WARMLANE_XYZZY", "1", "WARMLANE_XYZZY names no setting; unset it. Known: WARMLANE_ADMIN_KEY,"),
         ("WARMLANE_CONFIG", "/does/not/exist", "'/does/not/exist', does not exist"),
     ],
 )

@@ -548,7 +548,20 @@ async def test_a_delete_during_a_turn_is_remembered_until_it_settles(capacity: i
     await desk.registry.flush_before_leave(lease)
     assert lease.session.disposed
     assert len(desk.registry) == 0
+    assert desk.engine.purged == [lease.session.owner]
     assert desk.registry.lease(desk.query(previous="b")).reason is MissReason.DELETED
+
+
+async def test_a_delete_drops_the_cells_and_an_eviction_leaves_them_to_share() -> None:
+    desk = Desk()
+    for name in ("a", "b"):
+        await desk.turn(desk.query(name))
+    assert desk.registry.drop("a", tenant="ann")
+    await desk.registry.flush_disposals()
+    assert len(desk.engine.purged) == 1
+    desk.registry.clear()
+    await desk.registry.flush_disposals()
+    assert len(desk.engine.purged) == 1
 
 
 async def test_a_delete_during_an_interrupted_turn_disposes_too() -> None:
