@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--base", help="a running server; without it one is started")
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--words", type=int, default=700, help="words in the opening prompt")
+    parser.add_argument("--words", type=int, default=950, help="words in the opening prompt")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the prompts; printed")
     args = parser.parse_args()
     print(f"seed {args.seed}, {args.rounds} conversations a dialect")

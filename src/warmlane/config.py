@@ -59,6 +59,15 @@ def parse_api_key(text: str) -> ApiKey:
     return ApiKey(tenant, key)
 
 
+def _names(value: object) -> tuple[str, ...]:
+    """From the environment: names between commas; from a flag or a file: a list."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError('should be a list such as ["name"]')
+    return tuple(value)
+
+
 def _api_keys(value: object) -> tuple[ApiKey, ...]:
     """From the environment: keys between commas or spaces; from a flag or a file: a list."""
     if isinstance(value, str):
@@ -99,6 +108,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     model: str = Field(DEFAULT_MODEL, min_length=1, description="A model's name, or the path of a GGUF file.")
+    on_demand: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
+        (), description="A further model, loaded when it is first asked for; give it several times for several."
+    )
+    load_timeout_s: Seconds = Field(300.0, description="How long a model may take to load.")
     engine: EngineKind = Field(EngineKind.LLAMACPP, description="What answers: a model, or a script for tests.")
     chat_template: FilePath | None = Field(None, description="A Jinja file to use instead of the model's template.")
     simulated_hash: bool = Field(False, description="Simulated engine: answer with a hash of the KV cells seen.")

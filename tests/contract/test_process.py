@@ -228,3 +228,13 @@ def test_sessions_are_listed_and_ended() -> None:
         after = client.post("/v1/responses", json=chained)
         assert after.headers["x-cache-miss-reason"] == "deleted"
         assert after.json()["output"][0]["content"][0]["text"] == "echo: more"
+
+
+def test_a_model_on_demand_is_loaded_by_its_first_request() -> None:
+    flags = ("--engine", "simulated", "--model", "first", "--on-demand", "second")
+    with live_server(*flags) as server, httpx.Client(base_url=server.base_url, timeout=60) as client:
+        assert [m["id"] for m in client.get("/v1/models").json()["data"]] == ["first", "second"]
+        for model in ("second", "first", "second"):
+            answer = client.post("/v1/responses", json={"model": model, "input": "hello"}).json()
+            assert (answer["model"], answer["status"]) == (model, "completed")
+        assert client.post("/v1/responses", json={"model": "third", "input": "x"}).status_code == 404

@@ -15,13 +15,13 @@ from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
 from warmlane.cli.keys import is_loopback, load_api_keys
-from warmlane.cli.models import ModelSource, resolve_model
+from warmlane.cli.models import ModelSource, resolve_model, resolve_on_demand
 from warmlane.clock import SystemClock
 from warmlane.config import Settings
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
-from warmlane.errors import WarmlaneError
-from warmlane.host import Binding, ModelHost
+from warmlane.errors import ConfigError, Unavailable, WarmlaneError
+from warmlane.host import Binding, Loader, ModelGate, ModelHost
 from warmlane.observe import ModelNumbers
 from warmlane.sessions import Lane, Secrets, SessionDefaults, SessionRegistry, effective_capacity
 from warmlane.store import ResponseStore, key_file_of, open_store
@@ -76,10 +76,8 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
     secrets = Secrets.open(key_file=key_file_of(settings.store))
-    host = ModelHost()
+    host = ModelHost(load_timeout_s=settings.load_timeout_s)
     opened.push_async_callback(host.close)
-    binding = await _load(settings, model, secrets)
-    host.register(binding)
     parts = SpineParts(
         host=host,
         store=store,
@@ -90,45 +88,70 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,
     )
-    parts.prompter(binding)  # a model without a usable chat template is refused now, not at the first request
+    for source in (model, *resolve_on_demand(settings)):
+        cold = _lane(settings, source.name, capacity=1 if settings.flat else settings.capacity)
+        host.add(source.name, loader=_loader(settings, source, parts), cold=cold)
+    try:
+        await host.load(model.name)
+    except Unavailable as error:
+        raise ConfigError(f"The model {model.name} could not be loaded: {error.message}") from error
     parts.metrics.watch(lambda: _numbers(host.bindings()))
     housekeeping = asyncio.create_task(_keep_house(host, store), name="housekeeping")
     opened.callback(housekeeping.cancel)
     return parts
 
 
-async def _load(settings: Settings, model: ModelSource, secrets: Secrets) -> Binding:
-    engine = await WorkerEngine.start(
-        EngineConfig(
-            kind=EngineKind(settings.engine.value),
-            model_path=None if model.path is None else str(model.path),
-            model_name=model.name,
-            n_ctx=settings.ctx,
-            capacity=settings.capacity,
-            flat=settings.flat,
-            n_threads=settings.n_threads,
-            simulated_hash=settings.simulated_hash,
-        )
+def _loader(settings: Settings, model: ModelSource, parts: SpineParts) -> Loader:
+    async def load(gate: ModelGate) -> Binding:
+        engine = await WorkerEngine.start(_engine_config(settings, model), load_timeout_s=settings.load_timeout_s)
+        try:
+            binding = _bind(settings, model.name, engine, gate, parts)
+            parts.prompter(binding)  # a model without a usable chat template is refused now, not at its first request
+        except BaseException:
+            await engine.close()
+            raise
+        return binding
+
+    return load
+
+
+def _engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
+    return EngineConfig(
+        kind=EngineKind(settings.engine.value),
+        model_path=None if model.path is None else str(model.path),
+        model_name=model.name,
+        n_ctx=settings.ctx,
+        capacity=settings.capacity,
+        flat=settings.flat,
+        n_threads=settings.n_threads,
+        simulated_hash=settings.simulated_hash,
     )
-    info, clock = engine.info, SystemClock()
+
+
+def _bind(settings: Settings, name: str, engine: WorkerEngine, gate: ModelGate, parts: SpineParts) -> Binding:
+    info = engine.info
     registry = SessionRegistry(
         engine,
-        secrets=secrets,
-        clock=clock,
+        secrets=parts.secrets,
+        clock=parts.clock,
         defaults=SessionDefaults(sampling=info.sampling, max_output_tokens=info.n_ctx),
         warm_capacity=settings.warm_capacity,
         ttl_s=settings.session_ttl_s,
     )
     engine.add_death_listener(registry.worker_died)
-    lane = Lane(
-        capacity=effective_capacity(engine),
+    lane = _lane(settings, name, capacity=effective_capacity(engine))
+    return Binding(name=name, engine=engine, lane=lane, registry=registry, created=int(time.time()), gate=gate)
+
+
+def _lane(settings: Settings, name: str, *, capacity: int) -> Lane:
+    return Lane(
+        capacity=capacity,
         max_waiting=settings.max_waiting,
-        clock=clock,
+        clock=SystemClock(),
         queue_timeout_s=settings.queue_timeout_s,
         tenants=max(1, len({key.tenant for key in load_api_keys(settings)})),
-        name=model.name,
+        name=name,
     )
-    return Binding(name=model.name, engine=engine, lane=lane, registry=registry, created=int(time.time()))
 
 
 def _key_ring(keys: Iterable[config.ApiKey], admin_key: str | None) -> KeyRing:

@@ -14,7 +14,7 @@ from warmlane import __version__
 from warmlane.cli.announce import announce_loading, announce_ready
 from warmlane.cli.keys import load_api_keys
 from warmlane.cli.logs import configure_logging
-from warmlane.cli.models import resolve_model
+from warmlane.cli.models import resolve_model, resolve_on_demand
 from warmlane.config import LogLevel, Settings, flag_of, load_settings
 from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
@@ -55,7 +55,7 @@ def _option(name: str) -> OptionInfo:
     shown = "" if default in (None, False, ()) else f" [default: {default}]"
     flag = flag_of(name)
     declared = f"{flag}/--no-{flag[2:]}" if setting.annotation is bool else flag
-    metavar = "TENANT=KEY" if name == "api_key" else None
+    metavar = {"api_key": "TENANT=KEY", "on_demand": "MODEL"}.get(name)
     option = typer.Option(declared, help=f"{setting.description}{shown}", metavar=metavar)
     assert isinstance(option, OptionInfo)
     return option
@@ -78,6 +78,8 @@ def serve(
     context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags and WARMLANE_* win.")] = None,
     model: Annotated[str | None, _option("model")] = None,
+    on_demand: Annotated[list[str] | None, _option("on_demand")] = None,
+    load_timeout_s: Annotated[float | None, _option("load_timeout_s")] = None,
     engine: Annotated[EngineKind | None, _option("engine")] = None,
     chat_template: Annotated[Path | None, _option("chat_template")] = None,
     simulated_hash: Annotated[bool | None, _option("simulated_hash")] = None,
@@ -111,6 +113,7 @@ def serve(
 def _serve(settings: Settings) -> int:
     has_keys = bool(load_api_keys(settings)) or settings.admin_key is not None
     model = resolve_model(settings)
+    resolve_on_demand(settings)
     configure_logging(settings.log_level)
     announce_loading(model)
     # Imported late: it brings the web framework and the engine, which mistakes in the settings need not wait for.

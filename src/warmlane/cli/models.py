@@ -47,21 +47,37 @@ def known_models() -> tuple[str, ...]:
 
 
 def resolve_model(settings: Settings) -> ModelSource:
-    """The model to serve. Raises `ConfigError` if it is unknown, not installed, missing or not a GGUF file.
+    """The model to serve from the start. Raises `ConfigError` if it is unknown, not installed, missing or not a GGUF
+    file.
 
     The simulated engine serves under any name, by default `simulated`.
     """
-    if settings.engine is EngineKind.SIMULATED:
-        named = "model" in settings.model_fields_set
-        return ModelSource(settings.model if named else SIMULATED_MODEL, None)
-    packaged = _PACKAGED.get(settings.model)
+    if settings.engine is EngineKind.SIMULATED and "model" not in settings.model_fields_set:
+        return ModelSource(SIMULATED_MODEL, None)
+    return _resolve(settings.model, settings.engine)
+
+
+def resolve_on_demand(settings: Settings) -> tuple[ModelSource, ...]:
+    """The models of `--on-demand`, in order. Raises `ConfigError`, also for two models of one name."""
+    sources = tuple(_resolve(model, settings.engine) for model in settings.on_demand)
+    names = [resolve_model(settings).name, *(source.name for source in sources)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"Two models would be served as {name!r}; rename one of the files, or leave one out.")
+    return sources
+
+
+def _resolve(model: str, engine: EngineKind) -> ModelSource:
+    if engine is EngineKind.SIMULATED:
+        return ModelSource(model, None)
+    packaged = _PACKAGED.get(model)
     if packaged is not None:
-        path = _find_packaged(settings.model, packaged)
+        path = _find_packaged(model, packaged)
         check_gguf(path)
-        return ModelSource(settings.model, path)
-    path = Path(settings.model).expanduser()
-    if not _is_path(settings.model) and not path.exists():
-        raise ConfigError(_unknown(settings.model))
+        return ModelSource(model, path)
+    path = Path(model).expanduser()
+    if not _is_path(model) and not path.exists():
+        raise ConfigError(_unknown(model))
     check_gguf(path)
     return ModelSource(path.stem.lower(), path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warmlane.cli.models import ModelSource, check_gguf, resolve_model
+from warmlane.cli.models import ModelSource, check_gguf, resolve_model, resolve_on_demand
 from warmlane.config import Settings
 from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
@@ -81,3 +81,10 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
 def test_the_simulated_engine_serves_under_any_name() -> None:
     assert resolve_model(Settings(engine=EngineKind.SIMULATED)) == ModelSource("simulated", None)
     assert resolve_model(Settings(engine=EngineKind.SIMULATED, model="gpt-5")) == ModelSource("gpt-5", None)
+
+
+def test_models_on_demand_have_names_of_their_own() -> None:
+    simulated = Settings(engine=EngineKind.SIMULATED, model="a", on_demand=["b", "c"])
+    assert [source.name for source in resolve_on_demand(simulated)] == ["b", "c"]
+    with pytest.raises(ConfigError, match="'a'"):
+        resolve_on_demand(Settings(engine=EngineKind.SIMULATED, model="a", on_demand=["b", "a"]))
