@@ -238,3 +238,12 @@ def test_a_model_on_demand_is_loaded_by_its_first_request() -> None:
             answer = client.post("/v1/responses", json={"model": model, "input": "hello"}).json()
             assert (answer["model"], answer["status"]) == (model, "completed")
         assert client.post("/v1/responses", json={"model": "third", "input": "x"}).status_code == 404
+
+
+def test_a_turn_that_kills_its_worker_twice_is_refused() -> None:
+    with live_server("--engine", "simulated") as server, httpx.Client(base_url=server.base_url, timeout=60) as client:
+        for status in (503, 503, 400):
+            while client.get("/ready").status_code != 200:
+                pass
+            assert client.post("/v1/chat/completions", json=chat("CRASH:1")).status_code == status
+        assert client.post("/v1/chat/completions", json=chat("hello")).status_code == 200

@@ -15,6 +15,7 @@ from warmlane.prompts import SampledLedger
 from warmlane.sessions import Permit, Secrets
 from warmlane.store import ResponseStore
 from warmlane.turns.prompting import Prompter
+from warmlane.turns.suspects import Suspects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class SpineParts:
     drain_timeout_s: float = 30.0
     turn_timeout_s: float | None = None
     prompters: weakref.WeakKeyDictionary[Binding, Prompter] = field(default_factory=weakref.WeakKeyDictionary)
+    suspected: weakref.WeakKeyDictionary[Binding, Suspects] = field(default_factory=weakref.WeakKeyDictionary)
 
     def prompter(self, binding: Binding) -> Prompter:
         """The prompter of a binding, made at its first use. Raises `ConfigError` if the model has no chat template."""
@@ -41,6 +43,10 @@ class SpineParts:
             prompter = Prompter(binding.engine, self.ledger, template=self.chat_template)
             self.prompters[binding] = prompter
         return prompter
+
+    def suspects(self, binding: Binding) -> Suspects:
+        """The turns of a binding that ran when its worker died."""
+        return self.suspected.setdefault(binding, Suspects())
 
     def reserve(self, model: str, tenant: str, *, deadline: float | None = None) -> HostPermit:
         """A unit of the model's budget; a refusal is counted. `deadline` (clock time) is an earlier permit's."""

@@ -36,6 +36,7 @@ from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.prompting import Prompt, Prompter
 from warmlane.turns.report import report
 from warmlane.turns.stream import ReaderStalled, TurnStream
+from warmlane.turns.suspects import fingerprint
 
 log = structlog.stdlib.get_logger("warmlane.turn")
 
@@ -50,6 +51,7 @@ class _Prepared:
 
     binding: Binding
     history: tuple[Message, ...]
+    other_model: bool
     prompter: Prompter
     prompt: Prompt
 
@@ -114,13 +116,14 @@ class Turn:
         async with AsyncExitStack() as held:
             await self._take_seat(binding, held)
             deadline.cancel()
-            lease = registry.lease(self._query(prepared.history))
+            lease = registry.lease(self._query(prepared))
             try:
                 try:
                     async with self._flag.heeded():
                         await registry.flush_after_lease(lease)
                         prompt = await self._prompt(lease, prepared)
-                        reply = await self._generate(lease, prompt)
+                        with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt)):
+                            reply = await self._generate(lease, prompt)
                     self._outcome = self._commit(lease, prepared, prompt, reply)
                 except BaseException:
                     await registry.give_back(lease)
@@ -149,29 +152,34 @@ class Turn:
         async with self._flag.heeded():
             binding = await self._permit.bound()
             prompter = self._parts.prompter(binding)
-            history = prompter.recall(request.domain, await self._history(binding))
+            history, other_model = await self._history(binding)
+            history = prompter.recall(request.domain, history)
             prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
             prompter.check_fits(prompt)
-        return _Prepared(binding, history, prompter, prompt)
+            self._parts.suspects(binding).check(fingerprint(request.domain, prompt))
+        return _Prepared(binding, history, other_model, prompter, prompt)
 
-    async def _history(self, binding: Binding) -> tuple[Message, ...]:
-        """What was said before this request's input: from the warm entry, else from the store."""
+    async def _history(self, binding: Binding) -> tuple[tuple[Message, ...], bool]:
+        """What was said before this request's input, from a warm entry, else from the store; and whether another model
+        said the last of it."""
         request = self._request
         previous = request.previous_response_id
         if previous is None:
-            return ()
-        warm = binding.registry.peek(previous, tenant=request.tenant, domain=request.domain)
-        if warm is not None:
-            return warm.history
+            return (), False
+        others = [other for other in self._parts.host.bindings() if other is not binding]
+        for candidate in (binding, *others):
+            warm = candidate.registry.peek(previous, tenant=request.tenant, domain=request.domain)
+            if warm is not None:
+                return warm.history, candidate is not binding
         chain = await self._parts.store.history(previous, request.tenant, now=self._parts.unix_now())
         if chain is None:
             raise PreviousResponseNotFound(previous)
-        return chain.messages
+        return chain.messages, chain.last.model != binding.name
 
     def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
         return (*history, *prompter.recall(self._request.domain, self._request.input))
 
-    def _query(self, history: tuple[Message, ...]) -> LeaseQuery:
+    def _query(self, prepared: _Prepared) -> LeaseQuery:
         request = self._request
         return LeaseQuery(
             previous_response_id=request.previous_response_id,
@@ -179,9 +187,10 @@ class Turn:
             instructions=_canonical_instructions(request),
             tenant=request.tenant,
             domain=request.domain,
-            history=(*history, *request.input),
+            history=(*prepared.history, *request.input),
             stateless=_stateless(request),
             response_id=request.response_id,
+            other_model=prepared.other_model,
         )
 
     async def _prompt(self, lease: Lease, prepared: _Prepared) -> Prompt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -163,3 +164,21 @@ async def test_a_load_past_its_time_is_unavailable() -> None:
         host.add("n", loader=loader, cold=Lane(capacity=2, max_waiting=2, clock=warm.spine._parts.clock))
         with pytest.raises(Unavailable, match="longer than"):
             await host.load("n")
+
+
+async def test_a_chain_goes_on_with_another_model_from_its_text() -> None:
+    async with rig() as warm:
+        load = warm.host._slots["m"].loader
+        assert load is not None
+
+        async def loader(gate: ModelGate) -> Binding:
+            return dataclasses.replace(await load(gate), name="n")
+
+        warm.host.add("n", loader=loader, cold=Lane(capacity=2, max_waiting=2, clock=warm.spine._parts.clock))
+        for store in (True, False):
+            first = warm.ask("hello", store=store)
+            await warm.finished(first)
+            chained = warm.ask("more", model="n", previous_response_id=first.response_id)
+            outcome = await warm.finished(chained)
+            assert outcome.cache.reason == "model_changed"
+            assert outcome.message.text == "echo: more"
