@@ -3,6 +3,7 @@
 # make test    every test that needs no special hardware, the contract and real-model ones included
 # make soak    the long randomised runs
 # make bench   time to first token of a conversation's turns, cold and warm
+# make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
 # make clean   remove the virtualenv and every cache
 #
 # PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve.
@@ -24,7 +25,7 @@ VENV_STAMP := $(VENV)/.made
 LLAMA_STAMP := $(VENV)/.$(subst ==,-,$(LLAMA))
 INSTALL_STAMP := $(VENV)/.installed
 
-.PHONY: help serve install check test soak bench clean tools
+.PHONY: help serve install check test soak bench peer clean tools
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -49,6 +50,11 @@ soak: $(INSTALL_STAMP)
 
 bench: $(INSTALL_STAMP)
 	$(BIN)/python bench/warm_turn.py $(ARGS)
+
+peer: .peer/bin/llama-server
+
+.peer/bin/llama-server: | $(VENV_STAMP)
+	@PIP="$(PIP)" ./tools/build-peer "$(LLAMA)"
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
