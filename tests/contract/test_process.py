@@ -247,3 +247,25 @@ def test_a_turn_that_kills_its_worker_twice_is_refused() -> None:
                 pass
             assert client.post("/v1/chat/completions", json=chat("CRASH:1")).status_code == status
         assert client.post("/v1/chat/completions", json=chat("hello")).status_code == 200
+
+
+def test_a_hangup_reads_the_key_file_again(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("a=key-of-a\n")
+    with live_server("--engine", "simulated", "--api-keys", str(keys)) as server:
+
+        def status(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return httpx.get(f"{server.base_url}/v1/models", headers=headers).status_code
+
+        assert (status("key-of-a"), status("key-of-b")) == (200, 401)
+        keys.write_text("b=key-of-b\n")
+        server.process.send_signal(signal.SIGHUP)
+        while status("key-of-b") != 200:
+            pass
+        assert status("key-of-a") == 401
+        keys.write_text("not a key\n")
+        server.process.send_signal(signal.SIGHUP)
+        while not any("stay as they were" in line for line in server.output):
+            pass
+        assert status("key-of-b") == 200

@@ -41,6 +41,10 @@ class KeyRing:
     """The keys of this server. Without any there is one tenant, `""`, and whatever key a client sends is accepted."""
 
     def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
+        self.replace(keys)
+
+    def replace(self, keys: Iterable[ApiKey]) -> None:
+        """Use other keys from the next request on; requests that were let in run on."""
         self._keys = tuple((_digest(entry.key.encode()), Identity(entry.tenant, entry.admin)) for entry in keys)
 
     def __len__(self) -> int:

@@ -37,10 +37,25 @@ HOUSEKEEPING_S = 15.0
 class Server:
     """A composed server; implements `cli.parts.ServerParts`."""
 
-    def __init__(self, app: ASGIApp, host: ModelHost, closing: AsyncExitStack) -> None:
+    def __init__(
+        self, app: ASGIApp, host: ModelHost, closing: AsyncExitStack, *, settings: Settings, keys: KeyRing
+    ) -> None:
         self.app = app
         self._host = host
         self._closing = closing
+        self._settings = settings
+        self._keys = keys
+
+    def reload(self) -> None:
+        try:
+            entries = load_api_keys(self._settings)
+        except ConfigError as error:
+            log.error("the API keys stay as they were: %s", error)
+            return
+        self._keys.replace(_ring(entries, self._settings.admin_key))
+        for binding in self._host.bindings():
+            binding.lane.tenants = _n_tenants(entries)
+        log.info("%d API keys were read", len(self._keys))
 
     def begin_drain(self) -> None:
         self._host.begin_drain()
@@ -56,19 +71,19 @@ async def build(settings: Settings) -> Server:
     """Open the store, load the model, wire the edge to them. Raises `ConfigError`; what was opened is then closed."""
     async with AsyncExitStack() as opened:
         parts = await _spine_parts(settings, resolve_model(settings), opened)
-        keys = load_api_keys(settings)
+        keys = KeyRing(_ring(load_api_keys(settings), settings.admin_key))
         app = create_app(
             turns=Spine(parts),
             host=parts.host,
             settings=EdgeSettings(
-                keys=_key_ring(keys, settings.admin_key),
+                keys=keys,
                 drain_timeout_s=settings.drain_timeout_s,
                 allowed_hosts=LOOPBACK_HOSTS | {settings.host} if is_loopback(settings.host) else None,
             ),
             clock=parts.clock,
             registry=parts.metrics.registry,
         )
-        return Server(app, parts.host, opened.pop_all())
+        return Server(app, parts.host, opened.pop_all(), settings=settings, keys=keys)
     raise AssertionError("unreachable: the stack swallows nothing")
 
 
@@ -150,15 +165,19 @@ def _lane(settings: Settings, name: str, *, capacity: int) -> Lane:
         max_waiting=settings.max_waiting,
         clock=SystemClock(),
         queue_timeout_s=settings.queue_timeout_s,
-        tenants=max(1, len({key.tenant for key in load_api_keys(settings)})),
+        tenants=_n_tenants(load_api_keys(settings)),
         name=name,
     )
 
 
-def _key_ring(keys: Iterable[config.ApiKey], admin_key: str | None) -> KeyRing:
+def _ring(keys: Iterable[config.ApiKey], admin_key: str | None) -> list[ApiKey]:
     """The tenants' keys, and the admin's, whose own turns belong to the tenant without a name."""
     ring = [ApiKey(key=k.key, tenant=k.tenant) for k in keys]
-    return KeyRing(ring if admin_key is None else [*ring, ApiKey(key=admin_key, tenant="", admin=True)])
+    return ring if admin_key is None else [*ring, ApiKey(key=admin_key, tenant="", admin=True)]
+
+
+def _n_tenants(keys: Iterable[config.ApiKey]) -> int:
+    return max(1, len({key.tenant for key in keys}))
 
 
 async def _keep_house(host: ModelHost, store: ResponseStore) -> None:

@@ -18,6 +18,10 @@ class ServerParts(Protocol):
         """What answers HTTP."""
         ...
 
+    def reload(self) -> None:
+        """Read the key file again. A bad one is logged and changes nothing."""
+        ...
+
     def begin_drain(self) -> None:
         """Take no more turns: `/ready` answers 503, new and waiting turns end in `Unavailable`. HTTP goes on, so that
         load balancers see it."""

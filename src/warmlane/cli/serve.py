@@ -90,10 +90,12 @@ class _Signals:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self.last: signal.Signals = signal.SIGTERM
+        self.on_hangup: Callable[[], None] = lambda: None
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.receive, number)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self.on_hangup())
 
     def receive(self, number: signal.Signals) -> None:
         self.last = number
@@ -130,6 +132,7 @@ class _Process:
         parts = await _unless(self._signals.first, _await(build, self._settings))
         if parts is None:
             return 0
+        self._signals.on_hangup = parts.reload
         try:
             await self._serve(parts)
         finally:

@@ -43,6 +43,9 @@ class FakeParts:
             self._finish.set()
         await send({"type": "http.response.body", "body": b"done\n"})
 
+    def reload(self) -> None:
+        pass
+
     def begin_drain(self) -> None:
         self._draining = True
         say("draining")
