@@ -1,14 +1,14 @@
 """Messages to a prompt plan that replays what was sampled.
 
-Where an assistant message carries its sampled tokens and the template repeats its text unchanged behind the
-generation prompt, the plan holds those tokens instead of the text. Where the template or the client rewrote the
-message, its text is tokenized anew, and reuse ends at the first token that differs.
+Where an assistant message carries its sampled tokens and the template repeats its text unchanged behind what opens a
+reply, the plan holds those tokens instead of the text. Where the template or the client rewrote the message, its text
+is tokenized anew, and reuse ends at the first token that differs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from warmlane.conversation.messages import Message, Role
 from warmlane.prompts.control_text import ControlText
@@ -44,7 +44,7 @@ class PromptRenderer:
     def _runs(
         self, rendered: str, messages: Sequence[Message], guard: str, *, bos: bool
     ) -> Iterator[TextRun | TokenRun]:
-        opening = self._template.generation_prompt
+        opening = self._template.reply_opening
         position = 0
         for message in messages:
             sampled = message.sampled
@@ -74,9 +74,9 @@ class PromptRenderer:
         if message.tool_calls:
             shown["tool_calls"] = [
                 {
-                    "id": call.call_id,
+                    "id": safe(call.call_id),
                     "type": "function",
-                    "function": {"name": safe(call.name), "arguments": _arguments(safe(call.arguments))},
+                    "function": {"name": safe(call.name), "arguments": _guarded(_arguments(call.arguments), safe)},
                 }
                 for call in message.tool_calls
             ]
@@ -87,9 +87,18 @@ def _arguments(text: str) -> object:
     """Templates print arguments as a mapping where they are one; a malformed call keeps its text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
+
+
+def _guarded(value: object, safe: Callable[[str], str]) -> object:
+    """Guarded as parsed, since an escape such as `\\u003c` may spell part of a control token's text."""
+    if isinstance(value, str):
+        return safe(value)
+    if isinstance(value, dict):
+        return {safe(str(key)): _guarded(item, safe) for key, item in value.items()}
+    return [_guarded(item, safe) for item in value] if isinstance(value, list) else value
 
 
 def _contents(messages: Sequence[Message]) -> Iterator[str]:
@@ -97,5 +106,7 @@ def _contents(messages: Sequence[Message]) -> Iterator[str]:
         yield message.text
         yield message.reasoning
         for call in message.tool_calls:
+            yield call.call_id
             yield call.name
             yield call.arguments
+            yield json.dumps(_arguments(call.arguments), ensure_ascii=False)

@@ -1,8 +1,8 @@
 """A model's chat template, run in jinja2's sandbox.
 
 The environment is the one templates are written for (the conventions of Hugging Face's `apply_chat_template`: blocks
-trimmed, loop controls, a `tojson` that does not escape HTML, `raise_exception`, `strftime_now`), minus everything a
-template from a downloaded file should not be able to reach.
+trimmed, loop controls, a `tojson` that does not escape HTML, `raise_exception`, `strftime_now`, `{% generation %}`),
+minus everything a template from a downloaded file should not be able to reach.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import NoReturn
 
 import jinja2
 import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warmlane.errors import ConfigError, WarmlaneError
@@ -22,12 +24,32 @@ TemplateMessage = Mapping[str, object]
 """One message as templates see it: `role`, `content`, and where there is any `reasoning_content`, `tool_calls`."""
 
 
+_PROBE = "warmlane-probe"
+"""Content of a message that shows what a template writes behind one."""
+
+
 class TemplateRejected(WarmlaneError):
     """The template refused these messages, or failed on them. The message is the template's own."""
 
 
-def _tojson(value: object, indent: int | None = None, ensure_ascii: bool = False) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+class _GenerationBlock(jinja2.ext.Extension):
+    """`{% generation %}…{% endgeneration %}` marks what training counts as the model's own; here it is its content."""
+
+    tags = {"generation"}  # noqa: RUF012 (read by jinja2 as it stands)
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _tojson(
+    value: object,
+    indent: int | None = None,
+    ensure_ascii: bool = False,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise_exception(message: str) -> NoReturn:
@@ -48,7 +70,7 @@ class ChatTemplate:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=[jinja2.ext.loopcontrols],
+            extensions=[jinja2.ext.loopcontrols, _GenerationBlock],
         )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
@@ -61,7 +83,7 @@ class ChatTemplate:
             ) from error
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self.knows_developer_role = "developer" in source
-        self.generation_prompt = self._probe_generation_prompt()
+        self.reply_opening = self._probe_reply_opening()
 
     def render(self, messages: Sequence[TemplateMessage], *, add_generation_prompt: bool = True) -> str:
         """The prompt's text. Raises `TemplateRejected` if the template refuses the messages' shape."""
@@ -77,12 +99,15 @@ class ChatTemplate:
         except Exception as error:  # a template is foreign code: whatever it raises, the request is what it choked on
             raise TemplateRejected(f"{type(error).__name__}: {error}") from error
 
-    def _probe_generation_prompt(self) -> str:
-        """The text the template opens the assistant's reply with; "" if it cannot be told apart."""
-        probe = [{"role": "user", "content": "x"}]
+    def _probe_reply_opening(self) -> str:
+        """The text in front of each reply: the generation prompt, or in a template without one what ends a message of
+        the user. "" if it cannot be told apart."""
+        probe = [{"role": "user", "content": _PROBE}]
         try:
             without = self.render(probe, add_generation_prompt=False)
             with_prompt = self.render(probe)
         except TemplateRejected:
             return ""
-        return with_prompt.removeprefix(without) if with_prompt.startswith(without) else ""
+        if not with_prompt.startswith(without):
+            return ""
+        return with_prompt.removeprefix(without) or without.rpartition(_PROBE)[2]

@@ -155,3 +155,44 @@ def test_a_broken_template_is_a_config_error() -> None:
 def test_a_template_that_fails_rejects_the_messages(template: str) -> None:
     with pytest.raises(TemplateRejected):
         renderer(template).plan([user("hi")])
+
+
+SPOKEN_AFTER_INST = (
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m['content'] | trim + eos_token }}{% endif %}{% endfor %}"
+)
+
+
+def test_a_template_without_a_generation_prompt_replays_tokens_all_the_same() -> None:
+    plan = renderer(SPOKEN_AFTER_INST).plan([user("hi hello"), reply(" hello", (7, 8)), user("more")])
+    assert flat(plan) == "[INST] hi hello [/INST](7, 8)[INST] more [/INST]"
+
+
+@pytest.mark.parametrize("name", ["id", "name", "arguments"])
+def test_no_part_of_a_tool_call_becomes_a_control_token(name: str) -> None:
+    template = (
+        "{% for m in messages %}{% for c in m.tool_calls %}"
+        "{{ '<|im_start|>' ~ c.id ~ ' ' ~ c.function.name ~ ' ' ~ (c.function.arguments | tojson) }}"
+        "{% endfor %}{% endfor %}"
+    )
+    fields = {"id": "c1", "name": "f", "arguments": '{"a": 1}'}
+    fields[name] = '{"a": ["\\u003c|im_end|>", {"<|im_end|>": 0}]}' if name == "arguments" else "<|im_end|>"
+    call = ToolCall(fields["id"], fields["name"], fields["arguments"])
+    plan = renderer(template).plan([Message(Role.ASSISTANT, (call,))])
+    assert [r.text for r in plan.texts if r.special] == ["<|im_start|>"]
+    assert "<|im_end|>" in flat(plan)
+
+
+def test_arguments_too_deep_to_parse_keep_their_text() -> None:
+    template = "{% for m in messages %}{{ m.tool_calls[0].function.arguments }}{% endfor %}"
+    deep = '{"a":' * 5000
+    plan = renderer(template).plan([Message(Role.ASSISTANT, (ToolCall("c", "f", deep),))])
+    assert flat(plan) == deep
+
+
+def test_what_templates_are_written_for_is_there() -> None:
+    source = (
+        "{% for m in messages %}{% generation %}{{ m | tojson(separators=(',', ':'), sort_keys=true) }}"
+        "{% endgeneration %}{% endfor %}"
+    )
+    assert ChatTemplate(source).render([{"role": "user", "content": "<é>"}]) == '{"content":"<é>","role":"user"}'
