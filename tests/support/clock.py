@@ -13,6 +13,10 @@ class VirtualTimer:
     def cancel(self) -> None:
         self._callback = None
 
+    @property
+    def pending(self) -> bool:
+        return self._callback is not None
+
     def fire(self) -> None:
         callback, self._callback = self._callback, None
         if callback is not None:
@@ -35,6 +39,11 @@ class VirtualClock:
         self._serial += 1
         heapq.heappush(self._timers, (when, self._serial, timer))
         return timer
+
+    @property
+    def pending(self) -> int:
+        """Timers that would still fire."""
+        return sum(timer.pending for _, _, timer in self._timers)
 
     def advance(self, seconds: float) -> None:
         """Move on by `seconds`, running what falls due at its own time."""

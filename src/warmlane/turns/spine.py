@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warmlane.conversation.turn import TurnRequest
-from warmlane.errors import EngineFault
+from warmlane.errors import EngineFault, Unavailable
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.service import TurnPermit
@@ -30,13 +30,10 @@ class Spine:
         stream = TurnStream(drain_timeout_s=parts.drain_timeout_s)
         flag = CancelFlag(parts.clock)
         stream.on_close(lambda: flag.set(TurnCancelled("The client went away.")))
-        if parts.turn_timeout_s is not None:
-            error = EngineFault(f"The turn took longer than {parts.turn_timeout_s:g} s.")
-            flag.set_at(parts.clock.now() + parts.turn_timeout_s, error)
         turn = Turn(parts, request, permit, stream, flag)
         parts.host.tasks.start(
-            turn.run(),
-            abort=lambda: flag.set(EngineFault("The server shut down before the turn had ended.")),
+            self._run(turn, flag),
+            abort=lambda: flag.set(Unavailable("The server shut down before the turn had ended.", retry_after_s=5)),
             name=f"turn {request.response_id}",
         )
         return stream
@@ -47,3 +44,15 @@ class Spine:
         prompter = parts.prompter(binding)
         messages = prompter.recall(request.domain, request.input)
         return len(await prompter.prompt(request.instructions, messages))
+
+    async def _run(self, turn: Turn, flag: CancelFlag) -> None:
+        limit_s = self._parts.turn_timeout_s
+        if limit_s is None:
+            await turn.run()
+            return
+        error = EngineFault(f"The turn took longer than {limit_s:g} s.")
+        timer = flag.set_at(self._parts.clock.now() + limit_s, error)
+        try:
+            await turn.run()
+        finally:
+            timer.cancel()
