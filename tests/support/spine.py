@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from warmlane.clock import SystemClock
+from warmlane.clock import Clock, SystemClock
 from warmlane.conversation.events import Failed, Finished, TurnEvent
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
+from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.engine.local import LocalEngine
-from warmlane.host import Binding, ModelGate, ModelHost
+from warmlane.engine.protocol import Engine
+from warmlane.host import Binding, ModelGate, ModelHost, TurnTasks
 from warmlane.sessions import Lane, Secrets, SessionDefaults, SessionRegistry
 from warmlane.store import ResponseStore, open_store
 from warmlane.turns.parts import SpineParts
@@ -109,10 +111,19 @@ async def read(stream: TurnStream, *, accept: bool = True) -> list[TurnEvent]:
 
 @asynccontextmanager
 async def rig(
-    *, flat: bool = False, capacity: int = 4, max_waiting: int = 4, resident: bool = True, tenants: int = 1
+    *,
+    flat: bool = False,
+    capacity: int = 4,
+    max_waiting: int = 4,
+    resident: bool = True,
+    tenants: int = 1,
+    clock: Clock | None = None,
+    start_engine: Callable[[EngineConfig], Awaitable[Engine]] = LocalEngine.start,
+    wrap_store: Callable[[ResponseStore], ResponseStore] = lambda store: store,
+    tasks: TurnTasks | None = None,
 ) -> AsyncIterator[Rig]:
     """`resident` False leaves the model to be loaded by the first request."""
-    clock, secrets, loads = SystemClock(), Secrets.in_memory(), list[Binding]()
+    clock, secrets, loads = clock or SystemClock(), Secrets.in_memory(), list[Binding]()
     config = EngineConfig(kind=EngineKind.SIMULATED, model_name="m", flat=flat, capacity=capacity)
 
     def lane() -> Lane:
@@ -120,15 +131,17 @@ async def rig(
         return Lane(capacity=seats, max_waiting=max_waiting, clock=clock, name="m", tenants=tenants)
 
     async def load(gate: ModelGate) -> Binding:
-        engine = await LocalEngine.start(config)
+        engine = await start_engine(config)
         defaults = SessionDefaults(sampling=engine.info.sampling, max_output_tokens=engine.info.n_ctx)
         registry = SessionRegistry(engine, secrets=secrets, clock=clock, defaults=defaults)
+        if isinstance(engine, WorkerEngine):
+            engine.add_death_listener(registry.worker_died)
         loads.append(Binding(name="m", engine=engine, lane=lane(), registry=registry, created=0, gate=gate))
         return loads[-1]
 
-    host = ModelHost()
+    host = ModelHost(tasks=tasks)
     host.add("m", loader=load, cold=lane())
-    store = await open_store("memory:")
+    store = wrap_store(await open_store("memory:"))
     parts = SpineParts(host=host, store=store, secrets=secrets, clock=clock, unix_now=lambda: 0.0)
     try:
         if resident:

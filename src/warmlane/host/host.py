@@ -24,13 +24,13 @@ class ModelHost:
     turn gets in. Only a model that is not resident is ever loaded.
     """
 
-    def __init__(self, *, load_timeout_s: float = LOAD_TIMEOUT_S) -> None:
+    def __init__(self, *, load_timeout_s: float = LOAD_TIMEOUT_S, tasks: TurnTasks | None = None) -> None:
         self._slots: dict[str, ModelSlot] = {}
         self._draining = False
         self._load_timeout_s = load_timeout_s
         self._one_load = asyncio.Lock()
         self._loads: dict[str, asyncio.Task[None]] = {}
-        self.tasks = TurnTasks()
+        self.tasks = tasks if tasks is not None else TurnTasks()
 
     def register(self, binding: Binding) -> None:
         """Serve a model that was loaded elsewhere; the first name registered or added is the default model's."""

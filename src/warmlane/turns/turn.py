@@ -27,7 +27,7 @@ from warmlane.conversation.turn import (
     Usage,
 )
 from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
-from warmlane.errors import EngineFault, PreviousResponseNotFound, Unavailable, WarmlaneError
+from warmlane.errors import EngineDied, EngineFault, PreviousResponseNotFound, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
 from warmlane.store import stored_turn
@@ -77,6 +77,7 @@ class Turn:
         self._stream = stream
         self._flag = flag
         self._queued_s = 0.0
+        self._validated = False
         self._outcome: Outcome | None = None
 
     async def run(self) -> None:
@@ -99,17 +100,22 @@ class Turn:
     async def _run(self) -> None:
         deadline = self._flag.set_at(self._permit.deadline, self._parts.queue_timeout())
         try:
-            prepared = await self._prepare()
-            await self._stream.put(Validated())
             try:
-                await self._seated(prepared, deadline)
+                await self._attempt(deadline)
             except _BindingChanged:
                 self._permit.rebind()
-                await self._seated(await self._prepare(), deadline)
+                await self._attempt(deadline)
         except _BindingChanged:
             raise Unavailable("The model was replaced twice while this turn waited.") from None
         finally:
             deadline.cancel()
+
+    async def _attempt(self, deadline: Timer) -> None:
+        prepared = await self._prepare()
+        if not self._validated:
+            self._validated = True
+            await self._stream.put(Validated())
+        await self._seated(prepared, deadline)
 
     async def _seated(self, prepared: _Prepared, deadline: Timer) -> None:
         binding, registry = prepared.binding, prepared.binding.registry
@@ -147,14 +153,22 @@ class Turn:
         self._parts.metrics.queue_wait_s.labels(binding.name).observe(seat.waited_s)
 
     async def _prepare(self) -> _Prepared:
-        """History, rendering and every check that needs the model: nothing is leased yet."""
+        """History, rendering and every check that needs the model: nothing is leased yet.
+
+        No unload waits for this, so the engine may go meanwhile: `_BindingChanged` is raised then.
+        """
         request = self._request
         async with self._flag.heeded():
             binding = await self._permit.bound()
-            prompter = self._parts.prompter(binding)
-            history, other_model = await self._history(binding)
-            history = prompter.recall(request.domain, history)
-            prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
+            try:
+                prompter = self._parts.prompter(binding)
+                history, other_model = await self._history(binding)
+                history = prompter.recall(request.domain, history)
+                prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
+            except EngineDied:
+                if self._parts.host.is_current(binding):
+                    raise
+                raise _BindingChanged from None
             prompter.check_fits(prompt)
             self._parts.suspects(binding).check(fingerprint(request.domain, prompt))
         return _Prepared(binding, history, other_model, prompter, prompt)
@@ -253,7 +267,7 @@ class Turn:
             try:
                 row = stored_turn(request, outcome, created_at=self._parts.unix_now())
                 await self._parts.store.save(row)
-            except WarmlaneError:
+            except BaseException:
                 await registry.abandon(lease)
                 raise
         adoption = registry.adopt(lease, request.response_id, retention_s=request.retention_s)

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from support.spine import read, rig
-from warmlane.conversation.events import Failed, Finished, TextDelta
+from warmlane.conversation.events import Failed, Finished, TextDelta, Validated
 from warmlane.conversation.turn import CacheOutcome
 from warmlane.errors import ConfigError, ModelNotFound, QueueFull, Unavailable
 from warmlane.host import Binding, ModelGate, ModelHost
@@ -98,6 +98,19 @@ async def test_an_unload_wakes_waiters_at_once_and_they_are_answered_by_the_next
             "echo: late 1",
         ]
         assert len(warm.loads) == 2
+
+
+@pytest.mark.parametrize("ticks", range(4))
+async def test_a_turn_that_is_being_prepared_survives_an_unload(ticks: int) -> None:
+    async with rig() as warm:
+        stream = warm.start(warm.ask("hello"))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        unloading = asyncio.create_task(warm.host.unload("m"))
+        events = await read(stream)
+        await unloading
+        assert isinstance(events[-1], Finished)
+        assert [type(e) for e in events].count(Validated) == 1
 
 
 async def test_a_load_that_wants_the_writer_comes_before_turns_that_wait() -> None:
