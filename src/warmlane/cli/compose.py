@@ -15,7 +15,7 @@ from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
 from warmlane.cli.keys import is_loopback, load_api_keys
-from warmlane.cli.models import ModelSource, resolve_model, resolve_on_demand
+from warmlane.cli.models import ModelSource, read_chat_template, resolve_model, resolve_on_demand
 from warmlane.clock import SystemClock
 from warmlane.config import Settings
 from warmlane.engine.client import WorkerEngine
@@ -88,6 +88,7 @@ async def build(settings: Settings) -> Server:
 
 
 async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExitStack) -> SpineParts:
+    chat_template = read_chat_template(settings)
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
     secrets = Secrets.open(key_file=key_file_of(settings.store))
@@ -98,7 +99,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         store=store,
         secrets=secrets,
         clock=SystemClock(),
-        chat_template=settings.chat_template.read_text(encoding="utf-8") if settings.chat_template else None,
+        chat_template=chat_template,
         queue_timeout_s=settings.queue_timeout_s,
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,

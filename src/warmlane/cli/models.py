@@ -82,6 +82,21 @@ def _resolve(model: str, engine: EngineKind) -> ModelSource:
     return ModelSource(path.stem.lower(), path)
 
 
+def read_chat_template(settings: Settings) -> str | None:
+    """The text of `--chat-template`, if given. Raises `ConfigError` if it cannot be read, or says nothing."""
+    path = settings.chat_template
+    if path is None:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"The file of --chat-template, {str(path)!r}, cannot be read: {reason}.") from None
+    if not text.strip():
+        raise ConfigError(f"The file of --chat-template, {str(path)!r}, is empty. Write a Jinja template into it.")
+    return text
+
+
 def check_gguf(path: Path) -> None:
     """Raises `ConfigError` unless `path` is a file with a GGUF header of a version llama.cpp reads."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warmlane.cli.models import ModelSource, check_gguf, resolve_model, resolve_on_demand
+from warmlane.cli.models import ModelSource, check_gguf, read_chat_template, resolve_model, resolve_on_demand
 from warmlane.config import Settings
 from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
@@ -88,3 +88,20 @@ def test_models_on_demand_have_names_of_their_own() -> None:
     assert [source.name for source in resolve_on_demand(simulated)] == ["b", "c"]
     with pytest.raises(ConfigError, match="'a'"):
         resolve_on_demand(Settings(engine=EngineKind.SIMULATED, model="a", on_demand=["b", "a"]))
+
+
+@pytest.mark.parametrize(("content", "complaint"), [(b"\xff\xfe", "is not UTF-8"), (b" \n", "is empty")])
+def test_a_chat_template_that_is_no_text_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = tmp_path / "chat.jinja"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=complaint):
+        read_chat_template(Settings(chat_template=path))
+
+
+def test_a_chat_template_is_read_only_if_given(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jinja"
+    path.write_text("{{ 'é' }}", encoding="utf-8")
+
+    assert read_chat_template(Settings(chat_template=path)) == "{{ 'é' }}"
+    assert read_chat_template(Settings()) is None
