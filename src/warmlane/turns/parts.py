@@ -56,8 +56,8 @@ class SpineParts:
             self.metrics.refusals.labels(model, refusal.scope).inc()
             raise
 
-    def queue_timeout(self) -> QueueTimeout:
-        return QueueTimeout(f"No seat came free within {self.queue_timeout_s:g} s.")
+    def queue_timeout(self, *, retry_after_s: int = 1) -> QueueTimeout:
+        return QueueTimeout(f"No seat came free within {self.queue_timeout_s:g} s.", retry_after_s=retry_after_s)
 
 
 class ModelPermit:

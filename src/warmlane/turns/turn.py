@@ -27,7 +27,7 @@ from warmlane.conversation.turn import (
     Usage,
 )
 from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
-from warmlane.errors import EngineDied, EngineFault, PreviousResponseNotFound, Unavailable, WarmlaneError
+from warmlane.errors import EngineDied, EngineFault, PreviousResponseNotFound, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
 from warmlane.store import stored_turn
@@ -144,6 +144,8 @@ class Turn:
             async with self._flag.heeded():
                 seat = await held.enter_async_context(binding.lane.enter(self._permit.lane_permit))
                 await held.enter_async_context(binding.gate.reader())
+        except QueueTimeout:
+            raise self._parts.queue_timeout(retry_after_s=binding.lane.retry_after_s()) from None
         except Unavailable:
             if self._parts.host.is_current(binding):
                 raise

@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 
 from support.clock import VirtualClock
-from support.spine import read, rig
+from support.spine import Rig, read, rig
 from warmlane.conversation.events import Failed, Started
-from warmlane.errors import EngineFault, Unavailable
+from warmlane.errors import EngineFault, QueueTimeout, Unavailable
 from warmlane.turns.spine import Spine
 from warmlane.turns.stream import TurnStream
 
@@ -17,6 +17,11 @@ async def started(stream: TurnStream) -> None:
     async for event in stream:
         if isinstance(event, Started):
             return
+
+
+async def waiting(warm: Rig, n: int) -> None:
+    while warm.lane.waiting < n:
+        await asyncio.sleep(0)
 
 
 async def test_a_turn_stopped_by_shutdown_can_be_tried_again_elsewhere() -> None:
@@ -53,3 +58,28 @@ async def test_the_limit_of_a_turn_that_ended_leaves_nothing_behind() -> None:
         await read(spine.start(request, spine.reserve("m", "")))
         await warm.idle()
         assert clock.pending == 0
+
+
+async def test_a_turn_that_waited_too_long_is_told_how_long_the_line_takes() -> None:
+    clock = VirtualClock()
+    async with rig(clock=clock, flat=True) as warm:
+        slow = "SLOW:20 " + "x" * 60
+        first = warm.start(warm.ask(slow))
+        await started(first)
+        clock.advance(10.0)
+        await read(first)
+        await warm.idle()
+        running = warm.start(warm.ask(slow))
+        await started(running)
+        early = warm.start(warm.ask("early"))
+        await waiting(warm, 1)
+        clock.advance(100.0)
+        late = [warm.start(warm.ask("late")) for _ in range(2)]
+        await waiting(warm, 3)
+        clock.advance(warm.lane.queue_timeout_s - 100.0)
+        last = (await read(early))[-1]
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, QueueTimeout)
+        assert last.error.retry_after_s == 2 * 10
+        for stream in (running, *late):
+            stream.close()
