@@ -2,11 +2,12 @@
 # make check   format, lint, types, layering, fast tests (under a minute once installed)
 # make test    every test that needs no special hardware, the contract and real-model ones included
 # make soak    the long randomised runs
-# make bench   time to first token of a conversation's turns, cold and warm
+# make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
 # make clean   remove the virtualenv and every cache
 #
-# PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve.
+# PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve. A whole comparison is
+# make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server".
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -49,7 +50,9 @@ soak: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/soak --timeout=7200
 
 bench: $(INSTALL_STAMP)
-	$(BIN)/python bench/warm_turn.py $(ARGS)
+	$(BIN)/python bench/micro_sessions.py
+	$(BIN)/python bench/warm_turn.py
+	$(if $(ARGS),$(BIN)/warmlane bench $(ARGS))
 
 peer: .peer/bin/llama-server
 
@@ -82,5 +85,5 @@ $(LLAMA_STAMP): $(VENV_STAMP)
 
 $(INSTALL_STAMP): pyproject.toml $(LLAMA_STAMP)
 	@echo "make: installing Warmlane and its dependencies"
-	@$(PIP) install --quiet --editable '.[demo,dev]'
+	@$(PIP) install --quiet --editable '.[demo,dev,bench]'
 	@touch $@

@@ -20,6 +20,7 @@ WarmlaneError
 ├── EngineError                 the engine failed while it ran this turn
 │   ├── EngineFault             this turn failed; the engine goes on
 │   └── EngineDied              the worker process is gone, and this turn with it
+├── BenchError                  a measurement could not be made: the server measured is away, or refused, or broke off
 └── HttpRefusal                 refused by the HTTP edge before a route saw it; lives in `api/errors.py`
 
 A class knows what it means, not its HTTP status; `api/errors.py` maps the tree to the two wire envelopes.
@@ -164,3 +165,7 @@ class EngineFault(EngineError):
 
 class EngineDied(EngineError):
     """The worker process ended, and with it every turn of its generation."""
+
+
+class BenchError(WarmlaneError):
+    """A measurement could not be made: the server measured is away, or refused, or broke off."""

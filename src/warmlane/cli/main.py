@@ -12,6 +12,7 @@ from typer.models import OptionInfo
 
 from warmlane import __version__
 from warmlane.cli.announce import announce_loading, announce_ready
+from warmlane.cli.bench import bench
 from warmlane.cli.keys import load_api_keys
 from warmlane.cli.logs import configure_logging
 from warmlane.cli.models import resolve_model, resolve_on_demand
@@ -71,6 +72,9 @@ def root(context: typer.Context) -> None:
 def version() -> None:
     """Print the version."""
     typer.echo(f"warmlane {__version__}")
+
+
+app.command()(bench)
 
 
 @app.command()

@@ -1,0 +1,83 @@
+"""One conversation at a time: a cold turn, a warm one, and the speed of decoding."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from warmlane.bench.client import Said
+from warmlane.bench.stats import Better
+from warmlane.bench.text import follow_up, opening
+from warmlane.bench.workload import Metric, Sample, Side
+from warmlane.errors import BenchError
+
+PROMPT_WORDS = 620
+"""Some 950 tokens in SmolLM2's vocabulary, the question and the template included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleCold:
+    """A prompt nobody has sent before."""
+
+    name: ClassVar = "single-cold"
+    metrics: ClassVar = (
+        Metric(name="ttft", unit="s", better=Better.LOWER, bound=1.05),
+        Metric(name="prompt", unit="tok"),
+    )
+    ours_only: ClassVar = False
+    needs_launcher: ClassVar = False
+
+    n_words: int = PROMPT_WORDS
+    max_tokens: int = 64
+
+    async def run(self, side: Side, rng: random.Random) -> Sample:
+        reply = await side.client.chat([Said("user", opening(rng, self.n_words))], max_tokens=self.max_tokens)
+        return Sample({"ttft": reply.ttft_s, "prompt": reply.prompt_tokens})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleWarm:
+    """The second turn of a conversation whose first has just ended."""
+
+    name: ClassVar = "single-warm"
+    metrics: ClassVar = (
+        Metric(name="ttft", unit="s", better=Better.LOWER, bound=1.0),
+        Metric(name="reused", unit="%", better=Better.HIGHER),
+    )
+    ours_only: ClassVar = False
+    needs_launcher: ClassVar = False
+
+    n_words: int = PROMPT_WORDS
+    max_tokens: int = 64
+
+    async def run(self, side: Side, rng: random.Random) -> Sample:
+        said = [Said("user", opening(rng, self.n_words))]
+        first = await side.client.chat(said, max_tokens=self.max_tokens)
+        said += [Said("assistant", first.text), Said("user", follow_up(rng))]
+        second = await side.client.chat(said, max_tokens=self.max_tokens)
+        return Sample({"ttft": second.ttft_s, "reused": 100 * second.cached_tokens / second.prompt_tokens})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decode:
+    """Tokens a second between the first piece of text and the last, behind a prompt of about a thousand tokens."""
+
+    name: ClassVar = "decode"
+    metrics: ClassVar = (
+        Metric(name="speed", unit="tok/s", better=Better.HIGHER, bound=1.0),
+        Metric(name="decoded", unit="tok"),
+    )
+    ours_only: ClassVar = False
+    needs_launcher: ClassVar = False
+
+    n_words: int = PROMPT_WORDS
+    max_tokens: int = 128
+
+    async def run(self, side: Side, rng: random.Random) -> Sample:
+        reply = await side.client.chat([Said("user", opening(rng, self.n_words))], max_tokens=self.max_tokens)
+        times = reply.piece_times_s
+        if len(times) < 2 or times[-1] <= times[0]:
+            raise BenchError("decode: the reply was too short to be timed.")
+        speed = (reply.output_tokens - 1) / (times[-1] - times[0])
+        return Sample({"speed": speed, "decoded": reply.output_tokens})
