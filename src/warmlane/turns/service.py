@@ -35,5 +35,8 @@ class TurnService(Protocol):
         ...
 
     async def count_tokens(self, request: TurnRequest) -> int:
-        """How many prompt tokens `start` would prefill cold for this request."""
+        """How many prompt tokens `start` would prefill cold for this request, history included.
+
+        Raises `ModelNotFound`, `PreviousResponseNotFound`, `InvalidRequest` or `Unavailable`.
+        """
         ...

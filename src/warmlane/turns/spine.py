@@ -1,10 +1,13 @@
-"""The spine as the edge sees it: permits, turns and token counts."""
+"""The spine as the edge sees it: permits, turns, token counts, and responses after their turn."""
 
 from __future__ import annotations
 
+from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import TurnRequest
-from warmlane.errors import EngineFault, Unavailable
+from warmlane.errors import EngineFault, ResponseNotFound, Unavailable
+from warmlane.turns.archive import Archived
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
+from warmlane.turns.history import read_history
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
@@ -12,10 +15,11 @@ from warmlane.turns.turn import Turn
 
 
 class Spine:
-    """Implements `turns.service.TurnService` over a host and a store."""
+    """Implements `turns.service.TurnService` and `turns.archive.ResponseArchive` over a host and a store."""
 
     def __init__(self, parts: SpineParts) -> None:
         self._parts = parts
+        self._running: dict[tuple[str, str], Turn] = {}
 
     def domain(self, tenant: str, salt: str | None) -> bytes:
         return self._parts.secrets.domain(tenant, salt)
@@ -32,7 +36,7 @@ class Spine:
         stream.on_close(lambda: flag.set(TurnCancelled("The client went away.")))
         turn = Turn(parts, request, permit, stream, flag)
         parts.host.tasks.start(
-            self._run(turn, flag),
+            self._run(turn, request, flag),
             abort=lambda: flag.set(Unavailable("The server shut down before the turn had ended.", retry_after_s=5)),
             name=f"turn {request.response_id}",
         )
@@ -42,10 +46,40 @@ class Spine:
         parts = self._parts
         binding = await parts.host.resolve(request.model)
         prompter = parts.prompter(binding)
-        messages = prompter.recall(request.domain, request.input)
+        history = await read_history(parts, binding, request)
+        messages = (*history.messages, *prompter.recall(request.domain, request.input))
         return len(await prompter.prompt(request.instructions, messages))
 
-    async def _run(self, turn: Turn, flag: CancelFlag) -> None:
+    async def retrieve(self, response_id: str, tenant: str) -> Archived:
+        row = await self._parts.store.get(response_id, tenant, now=self._parts.unix_now())
+        if row is None:
+            raise ResponseNotFound(response_id)
+        return Archived(row.id, row.echo, row.outcome, row.created_at, row.input)
+
+    async def conversation(self, response_id: str, tenant: str) -> tuple[Message, ...]:
+        chain = await self._parts.store.history(response_id, tenant, now=self._parts.unix_now())
+        if chain is None:
+            raise ResponseNotFound(response_id)
+        return chain.messages[:-1]
+
+    async def delete(self, response_id: str, tenant: str) -> None:
+        running = self._running.get((tenant, response_id))
+        if running is not None:
+            running.delete()
+        warm = [b.registry.drop(response_id, tenant=tenant) for b in self._parts.host.bindings()]
+        stored = await self._parts.store.delete(response_id, tenant)
+        if not (stored or any(warm) or running):
+            raise ResponseNotFound(response_id)
+
+    async def _run(self, turn: Turn, request: TurnRequest, flag: CancelFlag) -> None:
+        key = (request.tenant, request.response_id)
+        self._running[key] = turn
+        try:
+            await self._within_limit(turn, flag)
+        finally:
+            del self._running[key]
+
+    async def _within_limit(self, turn: Turn, flag: CancelFlag) -> None:
         limit_s = self._parts.turn_timeout_s
         if limit_s is None:
             await turn.run()

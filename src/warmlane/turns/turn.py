@@ -27,11 +27,12 @@ from warmlane.conversation.turn import (
     Usage,
 )
 from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
-from warmlane.errors import EngineDied, EngineFault, PreviousResponseNotFound, QueueTimeout, Unavailable, WarmlaneError
+from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
 from warmlane.store import stored_turn
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
+from warmlane.turns.history import read_history
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.prompting import Prompt, Prompter
 from warmlane.turns.report import report
@@ -79,6 +80,12 @@ class Turn:
         self._queued_s = 0.0
         self._validated = False
         self._outcome: Outcome | None = None
+        self._deleted = False
+
+    def delete(self) -> None:
+        """The client deleted the response this turn will be: stop, or if it has committed leave no row."""
+        self._deleted = True
+        self._flag.set(TurnCancelled("The response was deleted."))
 
     async def run(self) -> None:
         failure: WarmlaneError | None = None
@@ -164,33 +171,15 @@ class Turn:
             binding = await self._permit.bound()
             try:
                 prompter = self._parts.prompter(binding)
-                history, other_model = await self._history(binding)
-                history = prompter.recall(request.domain, history)
-                prompt = await prompter.prompt(request.instructions, self._messages(prompter, history))
+                history = await read_history(self._parts, binding, request)
+                prompt = await prompter.prompt(request.instructions, self._messages(prompter, history.messages))
             except EngineDied:
                 if self._parts.host.is_current(binding):
                     raise
                 raise _BindingChanged from None
             prompter.check_fits(prompt)
             self._parts.suspects(binding).check(fingerprint(request.domain, prompt))
-        return _Prepared(binding, history, other_model, prompter, prompt)
-
-    async def _history(self, binding: Binding) -> tuple[tuple[Message, ...], bool]:
-        """What was said before this request's input, from a warm entry, else from the store; and whether another model
-        said the last of it."""
-        request = self._request
-        previous = request.previous_response_id
-        if previous is None:
-            return (), False
-        others = [other for other in self._parts.host.bindings() if other is not binding]
-        for candidate in (binding, *others):
-            warm = candidate.registry.peek(previous, tenant=request.tenant, domain=request.domain)
-            if warm is not None:
-                return warm.history, candidate is not binding
-        chain = await self._parts.store.history(previous, request.tenant, now=self._parts.unix_now())
-        if chain is None:
-            raise PreviousResponseNotFound(previous)
-        return chain.messages, chain.last.model != binding.name
+        return _Prepared(binding, history.messages, history.other_model, prompter, prompt)
 
     def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
         return (*history, *prompter.recall(self._request.domain, self._request.input))
@@ -269,6 +258,8 @@ class Turn:
             try:
                 row = stored_turn(request, outcome, created_at=self._parts.unix_now())
                 await self._parts.store.save(row)
+                if self._deleted:
+                    await self._parts.store.delete(request.response_id, request.tenant)
             except BaseException:
                 await registry.abandon(lease)
                 raise
