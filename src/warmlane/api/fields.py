@@ -81,6 +81,22 @@ def _as_blocks(value: object) -> object:
 Content = Annotated[list[Block], BeforeValidator(_as_blocks)]
 """A string, or an array of parts; a string becomes one `text` part."""
 
+FOREIGN = frozenset(
+    {
+        *("temperature", "top_p", "top_k", "min_p", "seed", "n", "best_of", "logit_bias"),
+        *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+        *("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "min_tokens", "ignore_eos"),
+        *("stop", "stop_sequences", "stop_token_ids", "logprobs", "top_logprobs"),
+        *("response_format", "output_format", "json_schema", "grammar", "structured_outputs"),
+        *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+        *("system", "instructions", "messages", "input", "prompt", "previous_response_id", "conversation"),
+        *("tools", "tool_choice", "functions", "function_call"),
+    }
+)
+"""Fields of another dialect or server that ask for another answer: refused where a request model does not know them."""
+
+_NEUTRAL_AT_1 = frozenset({"n", "best_of", "repetition_penalty"})
+
 M = TypeVar("M", bound=BaseModel)
 
 _WORDING = {
@@ -130,3 +146,11 @@ def refuse_given(fields: Sequence[tuple[str, object]]) -> None:
     for path, value in fields:
         if value not in (None, False, "", [], {}):
             raise refuse(path, "is not supported by this server.")
+
+
+def refuse_foreign(request: Lenient) -> None:
+    """Refuse what this route does not know and what would change the answer. Raises `InvalidRequest`."""
+    for name, value in (request.model_extra or {}).items():
+        neutral = value is False or value in (None, "", [], {}) or (name in _NEUTRAL_AT_1 and value == 1)
+        if name in FOREIGN and not neutral:
+            raise refuse(name, "is not a field of this route, and would change the answer; leave it out.")

@@ -153,6 +153,9 @@ async def test_input_in_all_its_shapes(messages: object, expected: list[Message]
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"web_search_options": {"a": 1}}, "web_search_options"),
         ({"cache_salt": ""}, "cache_salt"),
+        ({"system": "be brief"}, "system"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ],
 )
 async def test_a_wrong_or_unsupported_field_is_named(fields: dict[str, Any], param: str) -> None:
@@ -166,10 +169,13 @@ async def test_a_wrong_or_unsupported_field_is_named(fields: dict[str, Any], par
 
 async def test_what_has_no_effect_is_named() -> None:
     fields = {"store": True, "reasoning_effort": "low", "metadata": {"a": "b"}, "tools": [], "user": "u"}
+    fields |= {"best_of": 1, "ignore_eos": False, "grammar": ""}
     async with edge_client(FakeTurns()) as client:
         messages = [{"role": "user", "content": "hi", "name": "ann"}]
         got = await client.post(PATH, json={"model": MODEL, "messages": messages, **fields})
-    assert got.headers["x-warmlane-warnings"] == "reasoning_effort, metadata, store, messages[].name"
+    assert got.headers["x-warmlane-warnings"] == (
+        "reasoning_effort, metadata, best_of, ignore_eos, grammar, store, messages[].name"
+    )
 
 
 async def test_a_stream_without_usage() -> None:

@@ -104,7 +104,6 @@ CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
                     {"role": "system", "content": "1000 tokens left"},
                     {"role": "developer", "content": [{"type": "text", "text": "d"}]},
                     {"role": "user", "content": ""},
-                    {"role": "assistant", "content": "The answer is ("},
                 ]
             },
             [
@@ -113,7 +112,6 @@ CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
                 Message(SYSTEM, (Text("1000 tokens left"),)),
                 Message(Role.DEVELOPER, (Text("d"),)),
                 Message(USER, ()),
-                Message(ASSISTANT, (Text("The answer is ("),)),
             ],
         ),
         (
@@ -216,6 +214,10 @@ async def test_thinking_is_accepted(kind: str) -> None:
         ({"mcp_servers": [{}]}, "mcp_servers"),
         ({"thinking": {"type": "maybe"}}, "thinking.type"),
         ({"cache_salt": "x" * 257}, "cache_salt"),
+        ({"messages": [*HI, {"role": "assistant", "content": "The answer is ("}]}, "messages[1].role"),
+        ({"seed": 0}, "seed"),
+        ({"stop": ["x"]}, "stop"),
+        ({"instructions": "be brief"}, "instructions"),
     ],
 )
 async def test_a_wrong_or_unsupported_field_is_named(fields: dict[str, Any], param: str) -> None:

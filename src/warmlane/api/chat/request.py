@@ -20,6 +20,7 @@ from warmlane.api.fields import (
     TopK,
     TopP,
     refuse,
+    refuse_foreign,
     refuse_given,
 )
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text
@@ -84,6 +85,7 @@ class ChatRequest(Lenient):
 
 def check_supported(request: ChatRequest) -> None:
     """Refuse what would change the answer and is not done here. Raises `InvalidRequest`."""
+    refuse_foreign(request)
     refuse_given(
         [
             ("tools", request.tools),

@@ -18,6 +18,7 @@ from warmlane.api.fields import (
     TopK,
     TopP,
     refuse,
+    refuse_foreign,
     refuse_given,
 )
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text
@@ -73,6 +74,7 @@ class MessagesRequest(Lenient):
 
 def check_supported(request: MessagesRequest) -> None:
     """Refuse what would change the answer and is not done here. Raises `InvalidRequest`."""
+    refuse_foreign(request)
     refuse_given(
         [
             ("tools", request.tools),
@@ -102,8 +104,14 @@ def sampling_of(request: MessagesRequest) -> Sampling:
 def input_messages(request: MessagesRequest, warnings: list[str]) -> tuple[Message, ...]:
     """The whole dialogue, the system prompt first; system messages inside it keep their place.
 
-    What is left out of the prompt on purpose is added to `warnings`.
+    What is left out of the prompt on purpose is added to `warnings`. A reply that is to be continued is refused: the
+    model would begin another one behind it.
     """
+    if request.messages[-1].role == Role.ASSISTANT:
+        raise refuse(
+            f"messages[{len(request.messages) - 1}].role",
+            "the last message must not be the assistant's; continuing a reply is not supported by this server.",
+        )
     messages = []
     if request.system:
         system = _system_parts(request.system, "system", warnings)

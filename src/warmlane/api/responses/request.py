@@ -16,6 +16,7 @@ from warmlane.api.fields import (
     Temperature,
     TopP,
     refuse,
+    refuse_foreign,
     refuse_given,
 )
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text
@@ -92,6 +93,7 @@ class ResponsesRequest(Lenient):
 
 def check_supported(request: ResponsesRequest) -> None:
     """Refuse what would change the answer and is not done here. Raises `InvalidRequest`."""
+    refuse_foreign(request)
     refuse_given(
         [
             ("tools", request.tools),
