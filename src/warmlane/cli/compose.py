@@ -72,8 +72,10 @@ async def build(settings: Settings) -> Server:
     async with AsyncExitStack() as opened:
         parts = await _spine_parts(settings, resolve_model(settings), opened)
         keys = KeyRing(_ring(load_api_keys(settings), settings.admin_key))
+        spine = Spine(parts)
         app = create_app(
-            turns=Spine(parts),
+            turns=spine,
+            archive=spine,
             host=parts.host,
             settings=EdgeSettings(
                 keys=keys,
@@ -103,6 +105,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         queue_timeout_s=settings.queue_timeout_s,
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,
+        log_text=settings.log_text,
     )
     for source in (model, *resolve_on_demand(settings)):
         cold = _lane(settings, source.name, capacity=1 if settings.flat else settings.capacity)

@@ -20,7 +20,8 @@ from warmlane.turns.suspects import Suspects
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpineParts:
-    """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time."""
+    """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time.
+    `log_text` lets the log hold what was said."""
 
     host: ModelHost
     store: ResponseStore
@@ -33,6 +34,7 @@ class SpineParts:
     queue_timeout_s: float = 300.0
     drain_timeout_s: float = 30.0
     turn_timeout_s: float | None = None
+    log_text: bool = False
     prompters: weakref.WeakKeyDictionary[Binding, Prompter] = field(default_factory=weakref.WeakKeyDictionary)
     suspected: weakref.WeakKeyDictionary[Binding, Suspects] = field(default_factory=weakref.WeakKeyDictionary)
 

@@ -1,4 +1,4 @@
-"""What is told of a turn once it is over: one access line, and the counters. No text of it."""
+"""What is told of a turn once it is over: one access line, and the counters. No text of it unless asked for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ log = structlog.stdlib.get_logger("warmlane.turn")
 
 
 def report(
-    metrics: Metrics, request: TurnRequest, outcome: Outcome | None, failure: WarmlaneError | None, *, queued_s: float
+    metrics: Metrics,
+    request: TurnRequest,
+    outcome: Outcome | None,
+    failure: WarmlaneError | None,
+    *,
+    queued_s: float,
+    log_text: bool = False,
 ) -> None:
-    """`outcome` is there once the turn has committed, `failure` if its client was told of one."""
+    """`outcome` is there once the turn has committed, `failure` if its client was told of one. With `log_text` the line
+    holds the last message asked and the answer."""
     end = type(failure).__name__ if failure is not None else outcome.stop_reason.value if outcome else "lost"
     facts: dict[str, object] = {
         "request_id": request.request_id,
@@ -25,6 +32,9 @@ def report(
         "queue_ms": round(queued_s * 1000, 1),
         "end": end,
     }
+    if log_text:
+        facts["asked"] = request.input[-1].text if request.input else ""
+        facts["answered"] = outcome.message.text if outcome is not None else ""
     metrics.turns.labels(request.model, request.dialect.value, end).inc()
     if outcome is not None:
         usage, timings = outcome.usage, outcome.timings

@@ -102,7 +102,14 @@ class Turn:
             self._permit.release()
         if failure is not None:
             await self._stream.finish(Failed(failure))
-        report(self._parts.metrics, self._request, self._outcome, failure, queued_s=self._queued_s)
+        report(
+            self._parts.metrics,
+            self._request,
+            self._outcome,
+            failure,
+            queued_s=self._queued_s,
+            log_text=self._parts.log_text,
+        )
 
     async def _run(self) -> None:
         deadline = self._flag.set_at(self._permit.deadline, self._parts.queue_timeout())
