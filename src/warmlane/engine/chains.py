@@ -6,7 +6,7 @@ whoever shares its prefix). Only running chains are safe from eviction, which lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,19 +110,29 @@ class ChainPool:
         """The chain this owner holds, if any."""
         return self._owners.get(owner)
 
-    def place(self, owner: OwnerId, domain: bytes, tokens: Int32Array) -> Chain:
+    def reusable(self, domain: bytes, tokens: Int32Array, *, running_only: bool = False) -> int:
+        """How many tokens of `tokens` a placement would find, or find in running chains."""
+        chains = [c for c in self._chains.values() if c.running or not running_only]
+        return self._longest(chains, domain, tokens[:-1])[1] if self._sharing else 0
+
+    def holds(self, chain: Chain) -> bool:
+        """Whether the chain has not been dropped since."""
+        return self._chains.get(chain.seq) is chain
+
+    def place(self, owner: OwnerId, domain: bytes, tokens: Int32Array, *, share: bool = True) -> Chain:
         """A running chain of `owner` that holds the longest verified prefix of `tokens` any chain of the domain has,
         one token less than all of them at most (the last must be computed to get logits).
 
-        Where that chain holds the last sequence that is to be had, it gives way instead. Raises `NoSequence` if every
-        sequence is running.
+        Where that chain holds the last sequence that is to be had, it gives way instead. Without `share` the chain is
+        empty. Raises `NoSequence` if every sequence is running.
         """
         wanted = tokens[:-1]
         own = self._owners.get(owner)
         if own is not None and own.domain != domain:
             self.drop(own)
             own = None
-        best, length = self._longest(own, domain, wanted)
+        candidates = (*((own,) if own is not None else ()), *(self._chains.values() if self._sharing else ()))
+        best, length = self._longest(candidates if share else (), domain, wanted)
         if own is not None and best is own:
             if self.truncate(own, length):
                 return self._start(own)
@@ -130,7 +140,7 @@ class ChainPool:
         if own is not None:
             self._retire(own)
         chain = self._new(owner, domain, keep=best)
-        if best is not None and self._holds(best) and self._backend.share(best.seq, chain.seq, length):
+        if best is not None and self.holds(best) and self._backend.share(best.seq, chain.seq, length):
             shared = best.cells.view[:length]
             self.table.hold(shared)
             chain.cells.extend(shared)
@@ -213,11 +223,10 @@ class ChainPool:
         running, owned, idle = counts
         return running, owned, idle
 
-    def _longest(self, own: Chain | None, domain: bytes, wanted: Int32Array) -> tuple[Chain | None, int]:
+    def _longest(self, chains: Iterable[Chain], domain: bytes, wanted: Int32Array) -> tuple[Chain | None, int]:
         best: Chain | None = None
         length = 0
-        candidates = self._chains.values() if self._sharing else ()
-        for chain in (*((own,) if own is not None else ()), *candidates):
+        for chain in chains:
             if chain.domain != domain:
                 continue
             n = common_prefix(chain.tokens.view, wanted)
@@ -234,9 +243,6 @@ class ChainPool:
         self._chains[chain.seq] = chain
         self._owners[owner] = chain
         return chain
-
-    def _holds(self, chain: Chain) -> bool:
-        return self._chains.get(chain.seq) is chain
 
     def _start(self, chain: Chain) -> Chain:
         chain.running = True

@@ -1,8 +1,8 @@
 """Continuous batching: one step computes one token of every decoding turn and one slice of one turn's prefill.
 
 The policy is measured, not derived: with decode rows first and one turn's slice a step, streams start staggered and
-the time to the first token is the lowest of those tried, at equal throughput. The slice is small while others decode,
-since its length is the gap in their streams.
+the time to the first token is the lowest of those tried, at equal throughput. How long the slice may be is `pace`'s to
+say, and who computes a prefix that several turns wait for, `flights`'.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
 from warmlane.engine.chains import ChainPool
 from warmlane.engine.counters import Counters
+from warmlane.engine.flights import find_driver, land, still_follows
 from warmlane.engine.messages import FailureKind, TurnEvent, TurnFailed, TurnOutput
+from warmlane.engine.pace import Pace
 from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId, Placed
 from warmlane.engine.sampler import BadLogits
 from warmlane.engine.stats import EngineStats
@@ -22,17 +24,12 @@ from warmlane.engine.turn import Turn
 
 log = logging.getLogger(__name__)
 
-SLICE_BESIDE_DECODE = 128
-"""Tokens of prefill a step while others decode: the best time to the first token of the sizes swept on 2 cores."""
-
-SLICE_ALONE = 512
-"""Tokens of prefill a step while nobody decodes: what a cancellation or a new turn may have to wait for."""
-
 
 class Scheduler:
     """Turns, their order, and the steps that advance them. Used by one thread; never blocks but in `step`.
 
-    Turns are served first come first served, `capacity` at a time. `now` is a monotonic clock in seconds, `entropy` a
+    Turns are served first come first served, `capacity` at a time; only a turn with little to compute passes a long
+    prefill, every second step. `now` is a monotonic clock in seconds, `entropy` a
     source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first.
     """
 
@@ -44,8 +41,7 @@ class Scheduler:
         flat: bool = False,
         now: Callable[[], float],
         entropy: Callable[[], int],
-        slice_beside_decode: int = SLICE_BESIDE_DECODE,
-        slice_alone: int = SLICE_ALONE,
+        pace: Pace | None = None,
     ) -> None:
         info = backend.info
         self._backend = backend
@@ -56,14 +52,14 @@ class Scheduler:
         self._entropy = entropy
         self._window = min(info.window, info.n_cells)
         self._n_vocab = info.n_vocab
-        self._slice_alone = min(info.n_batch, slice_alone)
-        self._slice_beside = min(info.n_batch, slice_beside_decode)
+        self._pace = pace or Pace(n_batch=info.n_batch)
         self._n_batch = info.n_batch
         self.pool = ChainPool(backend, sharing=not flat)
         self._queue: deque[Turn] = deque()
         self._decoding: list[Turn] = []
         self._outputs: list[TurnOutput] = []
         self._counters = Counters()
+        self._short_passed = False
 
     @property
     def has_work(self) -> bool:
@@ -126,12 +122,12 @@ class Scheduler:
     # plan
 
     def _plan(self) -> list[tuple[Turn, Slice]]:
-        """The next batch: decode rows, then a slice of the first turn in the queue that can be placed."""
+        """The next batch: decode rows, then a slice of one turn's prefill."""
         while True:
             rows = [(t, _slice_of(t, 1)) for t in self._decoding[: self._n_batch]]
             prefill = self._next_prefill()
             if prefill is not None:
-                limit = min(self._slice_beside if rows else self._slice_alone, self._n_batch - len(rows))
+                limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
                 if limit > 0:
                     rows.append((prefill, _slice_of(prefill, limit)))
             if self.pool.reserve(sum(s.tokens.size for _, s in rows)):
@@ -139,30 +135,58 @@ class Scheduler:
             self._make_room()
 
     def _next_prefill(self) -> Turn | None:
-        placed = sum(t.chain is not None for t in self._queue)
-        free_seat = len(self._decoding) + placed < self._capacity
+        """The oldest turn that can go on, or a short one behind it."""
+        oldest = self._first_ready()
+        if oldest is None or oldest.remaining <= self._pace.short or self._short_passed:
+            self._short_passed = False
+            return oldest
+        passing = self._first_ready(short=True)
+        self._short_passed = passing is not None
+        return passing or oldest
+
+    def _first_ready(self, *, short: bool = False) -> Turn | None:
+        """The first turn in the queue that has or gets a place, with little to compute if `short`. Those who wait for
+        another's prefill keep their claim on a seat, and nobody is placed before one who waits for cells."""
+        seats = self._capacity - len(self._decoding) - sum(t.chain is not None for t in self._queue)
+        blocked = False
         for turn in tuple(self._queue):
             if turn.chain is not None:
-                return turn
-            if free_seat:
-                return turn if self._place(turn) else self._first_placed()
+                if not short or turn.remaining <= self._pace.short:
+                    return turn
+            elif seats > 0 and self._waits(turn):
+                seats -= 1
+            elif seats > 0 and not blocked:
+                if short and len(turn.tokens) - self._reusable(turn) > self._pace.short:
+                    seats -= 1
+                elif self._place(turn):
+                    return turn
+                else:
+                    blocked = True
         return None
 
-    def _first_placed(self) -> Turn | None:
-        return next((t for t in self._queue if t.chain is not None), None)
+    def _waits(self, turn: Turn) -> bool:
+        """Whether another turn is computing what this one would compute."""
+        if still_follows(turn):
+            return True
+        return find_driver(turn, self._queue, lambda: self._reusable(turn)) is not None
+
+    def _reusable(self, turn: Turn) -> int:
+        return self.pool.reusable(turn.request.domain, turn.tokens.view)
 
     def _place(self, turn: Turn) -> bool:
         """Give the turn a chain. False if it has to wait until running turns give cells back."""
         request = turn.request
-        chain = self.pool.place(request.owner, request.domain, turn.tokens.view)
-        turn.chain = chain
-        owed = sum(t.remaining for t in self._turns() if t.chain is not None)
+        placed = [t for t in self._turns() if t.chain is not None]
         running, _, _ = self.pool.cells_by_state()
-        alone = all(t is turn or t.chain is None for t in self._turns())
-        if not alone and running + owed > self.pool.table.n_cells:
-            turn.chain = None
-            self.pool.stop(chain)
+        owed = running + sum(t.remaining for t in placed)
+        fresh = len(turn.tokens)
+        if not turn.alone:
+            fresh -= self.pool.reusable(request.domain, turn.tokens.view, running_only=True)
+        if placed and owed + fresh > self.pool.table.n_cells:
             return False
+        chain = self.pool.place(request.owner, request.domain, turn.tokens.view, share=not turn.alone)
+        turn.chain, turn.follows, turn.stalled = chain, None, False
+        turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:
             turn.placed_at = self._now()
             self._counters.placed(turn.n_prompt, min(len(chain), turn.n_prompt))
@@ -178,12 +202,14 @@ class Scheduler:
             self._fail(newest, "The KV cache has too few cells for this turn alone.", drop=True)
             return
         self._counters.preemptions += 1
-        self._detach(newest, drop=True)
+        self._queue.remove(newest) if newest in self._queue else self._decoding.remove(newest)
         self._queue.appendleft(newest)
+        self._leave_chain(newest)
 
     # compute
 
     def _compute(self, planned: list[tuple[Turn, Slice]]) -> None:
+        started = self._now()
         try:
             decoded = self._backend.decode([s for _, s in planned])
         except CacheFull:
@@ -196,6 +222,9 @@ class Scheduler:
         except DecodeFailed as failure:
             self._isolate(planned, failure)
         else:
+            rows = sum(t in self._decoding for t, _ in planned)
+            tokens = sum(s.tokens.size for _, s in planned) - rows
+            self._pace.observe(decode_rows=rows, prefill_tokens=tokens, took_ms=(self._now() - started) * 1e3)
             self._take(planned, decoded)
 
     def _isolate(self, planned: list[tuple[Turn, Slice]], failure: DecodeFailed) -> None:
@@ -218,6 +247,7 @@ class Scheduler:
                 self._yield_place(turn)
                 continue
             assert turn.chain is not None
+            turn.stalled = False
             self.pool.grow(turn.chain, piece.tokens)
             if piece.wants_logits:
                 self._advance(turn, decoded, index)
@@ -225,6 +255,7 @@ class Scheduler:
     def _yield_place(self, turn: Turn) -> None:
         """A turn whose prefill cannot go on now lets those behind it go first."""
         if turn in self._queue:
+            turn.stalled = True
             self._queue.remove(turn)
             self._queue.append(turn)
 
@@ -261,7 +292,7 @@ class Scheduler:
 
     def _fail(self, turn: Turn, message: str, *, drop: bool = False) -> None:
         self._counters.faults += 1
-        self._detach(turn, drop=drop)
+        self._detach(turn, drop=drop, failed=True)
         self._outputs.append(TurnOutput(turn.id, TurnFailed(FailureKind.FAULT, message)))
 
     def _fail_turn_of(self, owner: OwnerId, message: str) -> None:
@@ -269,17 +300,26 @@ class Scheduler:
             if turn.request.owner == owner:
                 self._fail(turn, message)
 
-    def _detach(self, turn: Turn, *, drop: bool = False) -> None:
+    def _detach(self, turn: Turn, *, drop: bool = False, failed: bool = False) -> None:
         """Take the turn out of the order; its chain becomes its owner's, or is dropped."""
         if turn in self._decoding:
             self._decoding.remove(turn)
         else:
             self._queue.remove(turn)
+        self._leave_chain(turn, drop=drop, failed=failed)
+
+    def _leave_chain(self, turn: Turn, *, drop: bool = False, failed: bool = False) -> None:
+        """Part the turn from its chain; the oldest of those who wait for what it was computing goes on from there,
+        before anybody can drop it."""
         chain, turn.chain = turn.chain, None
-        if chain is not None and drop:
+        if chain is None:
+            return
+        self.pool.stop(chain)
+        heir = land(turn, self._queue, failed=failed)
+        if heir is not None:
+            self._place(heir)
+        if drop and self.pool.holds(chain):
             self.pool.drop(chain)
-        elif chain is not None:
-            self.pool.stop(chain)
 
     def _turns(self) -> Sequence[Turn]:
         return (*self._decoding, *self._queue)

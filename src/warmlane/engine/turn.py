@@ -17,16 +17,25 @@ class Turn:
     `tokens` is the prompt followed by what was sampled; the chain holds a prefix of it. Whatever of `tokens` is not
     computed yet is prefill: a decode step is the case of one such token, and a turn that lost its chain computes all of
     them again without sampling (or sending) any a second time.
+
+    `short` turns had little to compute when they were placed, `stalled` ones cannot be computed now. `follows` is the
+    turn whose prefill this one waits for, up to `follows_to` tokens; an `alone` one shares nothing with anybody.
     """
 
     __slots__ = (
+        "alone",
         "chain",
+        "failed_drivers",
         "first_token_at",
+        "follows",
+        "follows_to",
         "id",
         "n_prompt",
         "placed_at",
         "request",
         "sampler",
+        "short",
+        "stalled",
         "text",
         "tokens",
         "unreported",
@@ -45,6 +54,12 @@ class Turn:
         self.placed_at: float | None = None
         self.first_token_at: float | None = None
         self.unreported = 0
+        self.short = False
+        self.stalled = False
+        self.follows: Turn | None = None
+        self.follows_to = 0
+        self.failed_drivers = 0
+        self.alone = False
 
     @property
     def n_output(self) -> int:
@@ -60,9 +75,9 @@ class Turn:
         return len(self.tokens) - self.computed
 
     @property
-    def decoding(self) -> bool:
-        """Whether the next step of this turn is a single row that samples, not (the rest of) a prefill."""
-        return self.chain is not None and self.n_output > 0 and self.remaining == 1
+    def drives(self) -> bool:
+        """Whether the turn is computing tokens that others may wait for."""
+        return self.chain is not None and self.remaining > 1 and not self.stalled
 
     def next_tokens(self, limit: int) -> Int32Array:
         """The next tokens to compute, `limit` at most; a view of `tokens`."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.messages import TurnEvent, TurnFailed
+from warmlane.engine.pace import Pace
 from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, Placed, SamplingParams
 from warmlane.engine.scheduler import Scheduler
 
@@ -49,6 +50,7 @@ class Bench:
     scheduler: Scheduler
     time: FakeTime
     events: dict[int, list[TurnEvent]] = field(default_factory=lambda: defaultdict(list))
+    order: list[int] = field(default_factory=list)
     n_turns: int = 0
 
     def submit(
@@ -79,6 +81,7 @@ class Bench:
     def step(self) -> None:
         for output in self.scheduler.step():
             self.events[output.turn].append(output.event)
+            self.order.append(output.turn)
 
     def run(self, *, limit: int = 100_000) -> None:
         """Step until nothing is left to do."""
@@ -127,6 +130,7 @@ def bench(
     flat: bool = False,
     hash_mode: bool = False,
     can_truncate: bool = True,
+    slice_alone: int = 512,
     slice_beside_decode: int = 128,
     backend: SimulatedBackend | None = None,
 ) -> Bench:
@@ -146,6 +150,6 @@ def bench(
         flat=flat,
         now=time.now,
         entropy=lambda: 7,
-        slice_beside_decode=slice_beside_decode,
+        pace=Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
     )
     return Bench(backend, scheduler, time)
