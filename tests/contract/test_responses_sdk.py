@@ -131,3 +131,36 @@ def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI) -> None
         )
     assert caught.value.param is not None
     assert caught.value.param.startswith("text.format")
+
+
+def test_retrieve_input_items_and_delete(client: openai.OpenAI) -> None:
+    first = client.responses.create(model=MODEL, instructions="be brief", input="hello", metadata={"a": "b"})
+    second = client.responses.create(model=MODEL, input="more", previous_response_id=first.id)
+    again = client.responses.retrieve(second.id)
+    assert again.output == second.output
+    assert again.usage == second.usage
+    assert client.responses.retrieve(first.id).metadata == {"a": "b"}
+    items = list(client.responses.input_items.list(second.id, order="asc"))
+    assert [i.content[0].text for i in items if i.type == "message"] == ["hello", "echo: hello", "more"]
+    client.responses.delete(second.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(second.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model=MODEL, input="x", previous_response_id=second.id)
+    assert caught.value.code == "previous_response_not_found"
+
+
+def test_an_unstored_response_is_not_found(client: openai.OpenAI) -> None:
+    unstored = client.responses.create(model=MODEL, input="hello", store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(unstored.id)
+    chained = client.responses.create(model=MODEL, input="more", previous_response_id=unstored.id, store=False)
+    assert chained.output_text == "echo: more"
+
+
+def test_input_tokens_are_what_the_call_uses(client: openai.OpenAI) -> None:
+    first = client.responses.create(model=MODEL, input="hello")
+    counted = client.responses.input_tokens.count(model=MODEL, input="more", previous_response_id=first.id)
+    second = client.responses.create(model=MODEL, input="more", previous_response_id=first.id)
+    assert second.usage is not None
+    assert counted.input_tokens == second.usage.input_tokens

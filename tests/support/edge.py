@@ -14,7 +14,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
-from support.fake_turns import FakeHost, FakeTurns
+from support.fake_turns import FakeArchive, FakeHost, FakeTurns
 from support.manual_clock import ManualClock
 from warmlane.api.app import assemble
 from warmlane.api.settings import Edge, EdgeSettings
@@ -27,12 +27,14 @@ def edge_app(
     turns: FakeTurns,
     *,
     host: FakeHost | None = None,
+    archive: FakeArchive | None = None,
     settings: EdgeSettings | None = None,
     clock: ManualClock | None = None,
 ) -> ASGIApp:
     serial = iter(range(1, 1_000_000))
     edge = Edge(
         turns=turns,
+        archive=archive or FakeArchive(),
         host=host or FakeHost(),
         settings=settings or EdgeSettings(),
         clock=clock or ManualClock(),

@@ -26,8 +26,9 @@ from warmlane.conversation.turn import (
     TurnRequest,
     Usage,
 )
-from warmlane.errors import ModelNotFound
+from warmlane.errors import ModelNotFound, ResponseNotFound
 from warmlane.host.view import ModelCard, Readiness, SessionCard
+from warmlane.turns.archive import Archived
 from warmlane.turns.stream import TurnStream
 
 MODEL = "tiny"
@@ -190,3 +191,25 @@ class FakeHost:
 
     def readiness(self) -> Readiness:
         return self.ready
+
+
+@dataclass
+class FakeArchive:
+    """Rows by (tenant, id)."""
+
+    rows: dict[tuple[str, str], Archived] = field(default_factory=dict)
+    said: tuple[Message, ...] = ()
+
+    async def retrieve(self, response_id: str, tenant: str) -> Archived:
+        row = self.rows.get((tenant, response_id))
+        if row is None:
+            raise ResponseNotFound(response_id)
+        return row
+
+    async def conversation(self, response_id: str, tenant: str) -> tuple[Message, ...]:
+        await self.retrieve(response_id, tenant)
+        return self.said
+
+    async def delete(self, response_id: str, tenant: str) -> None:
+        await self.retrieve(response_id, tenant)
+        del self.rows[tenant, response_id]

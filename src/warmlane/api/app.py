@@ -21,6 +21,7 @@ from warmlane.api.responses import routes as responses
 from warmlane.api.settings import Edge, EdgeSettings
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
+from warmlane.turns.archive import ResponseArchive
 from warmlane.turns.service import TurnService
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
@@ -29,6 +30,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[None]]
 def create_app(
     *,
     turns: TurnService,
+    archive: ResponseArchive,
     host: HostView,
     settings: EdgeSettings | None = None,
     clock: Clock | None = None,
@@ -40,7 +42,9 @@ def create_app(
     `lifespan` is entered before the first request and left after the last one. `registry` is what `/metrics` shows;
     without one there is no such route.
     """
-    edge = Edge(turns=turns, host=host, settings=settings or EdgeSettings(), clock=clock or SystemClock())
+    edge = Edge(
+        turns=turns, archive=archive, host=host, settings=settings or EdgeSettings(), clock=clock or SystemClock()
+    )
     return assemble(edge, registry=registry, lifespan=lifespan)
 
 

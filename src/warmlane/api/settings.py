@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from warmlane.api.auth import KeyRing
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
+from warmlane.turns.archive import ResponseArchive
 from warmlane.turns.service import TurnService
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -45,6 +46,7 @@ class Edge:
     """The shared context of all routes. `new_token` gives 48 random hex digits, `unix_s` the wall-clock second."""
 
     turns: TurnService
+    archive: ResponseArchive
     host: HostView
     settings: EdgeSettings
     clock: Clock = field(default_factory=SystemClock)

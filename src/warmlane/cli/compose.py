@@ -122,7 +122,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
 
 def _loader(settings: Settings, model: ModelSource, parts: SpineParts) -> Loader:
     async def load(gate: ModelGate) -> Binding:
-        engine = await WorkerEngine.start(_engine_config(settings, model), load_timeout_s=settings.load_timeout_s)
+        engine = await WorkerEngine.start(engine_config(settings, model), load_timeout_s=settings.load_timeout_s)
         try:
             binding = _bind(settings, model.name, engine, gate, parts)
             engine.add_death_listener(lambda _: parts.suspects(binding).worker_died())
@@ -135,7 +135,8 @@ def _loader(settings: Settings, model: ModelSource, parts: SpineParts) -> Loader
     return load
 
 
-def _engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
+def engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
+    """How the settings want a model's engine to be set up."""
     return EngineConfig(
         kind=EngineKind(settings.engine.value),
         model_path=None if model.path is None else str(model.path),

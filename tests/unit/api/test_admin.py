@@ -13,7 +13,7 @@ from openai.types import Model
 from prometheus_client import CollectorRegistry, Counter
 
 from support.edge import edge_client
-from support.fake_turns import FakeHost, FakeTurns
+from support.fake_turns import FakeArchive, FakeHost, FakeTurns
 from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import EdgeSettings
@@ -86,7 +86,7 @@ async def test_metrics_of_the_given_registry() -> None:
     registry = CollectorRegistry()
     Counter("turns", "Turns.", registry=registry).inc()
     settings = EdgeSettings(keys=KeyRing([ApiKey("k", "t")]))
-    app = create_app(turns=FakeTurns(), host=HOST, registry=registry, settings=settings)
+    app = create_app(turns=FakeTurns(), archive=FakeArchive(), host=HOST, registry=registry, settings=settings)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         got = await client.get("/metrics", headers={"x-api-key": "k"})
@@ -106,7 +106,7 @@ async def test_the_lifespan_is_entered_and_left() -> None:
         yield
         seen.append("down")
 
-    app = create_app(turns=FakeTurns(), host=HOST, lifespan=lifespan)
+    app = create_app(turns=FakeTurns(), archive=FakeArchive(), host=HOST, lifespan=lifespan)
     async with app.router.lifespan_context(app):
         assert seen == ["up"]
     assert seen == ["up", "down"]

@@ -1,0 +1,89 @@
+"""Responses after their turn: retrieve, delete, list what they answered; and counting a prompt without a turn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from warmlane.api import jsonio
+from warmlane.api.body import model_of, read_json
+from warmlane.api.guard import caller_of
+from warmlane.api.headers import warning_headers
+from warmlane.api.responses.items import input_items, page
+from warmlane.api.responses.render import ResponseFacts, render_outcome
+from warmlane.api.responses.turns import Preparer
+from warmlane.api.settings import Edge
+from warmlane.errors import InvalidRequest
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: bool = True
+
+
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+
+
+def stored_routes(edge: Edge) -> list[BaseRoute]:
+    stored = _Stored(edge)
+    return [
+        Route("/v1/responses/input_tokens", _InputTokens(edge), methods=["POST"]),
+        Route("/v1/responses/{response_id}", stored.retrieve, methods=["GET"]),
+        Route("/v1/responses/{response_id}", stored.delete, methods=["DELETE"]),
+        Route("/v1/responses/{response_id}/input_items", stored.list_input, methods=["GET"]),
+    ]
+
+
+class _Stored:
+    def __init__(self, edge: Edge) -> None:
+        self._archive = edge.archive
+
+    async def retrieve(self, request: Request) -> Response:
+        if request.query_params.get("stream", "").lower() == "true":
+            raise InvalidRequest("'stream': only background responses can be streamed again.", param="stream")
+        archived = await self._archive.retrieve(_id(request), caller_of(request.scope).tenant)
+        facts = ResponseFacts.from_echo(archived.echo)
+        return _json(render_outcome(facts, archived.outcome, completed_at=int(archived.completed_at)))
+
+    async def delete(self, request: Request) -> Response:
+        await self._archive.delete(_id(request), caller_of(request.scope).tenant)
+        return _json(Deleted(id=_id(request)))
+
+    async def list_input(self, request: Request) -> Response:
+        messages = await self._archive.conversation(_id(request), caller_of(request.scope).tenant)
+        query = request.query_params
+        items = input_items(_id(request), messages)
+        return _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
+
+
+class _InputTokens:
+    """Takes no permit: nothing is generated."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+        self._prepare = Preparer(edge)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
+        model_of(body)
+        prepared = self._prepare(body, caller_of(scope))
+        count = TokenCount(input_tokens=await self._edge.turns.count_tokens(prepared.request))
+        response = _json(count)
+        response.raw_headers.extend(warning_headers(prepared.warnings))
+        await response(scope, receive, send)
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["response_id"])[:256]
+
+
+def _json(value: msgspec.Struct) -> Response:
+    return Response(jsonio.encode(value), media_type="application/json")
