@@ -51,6 +51,7 @@ soak: $(INSTALL_STAMP)
 
 bench: $(INSTALL_STAMP)
 	$(BIN)/python bench/micro_sessions.py
+	$(BIN)/python bench/refusals.py
 	$(BIN)/python bench/warm_turn.py
 	$(if $(ARGS),$(BIN)/warmlane bench $(ARGS))
 
