@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import httpx
@@ -15,6 +15,8 @@ from warmlane.bench.replies import ChatTranscript, MessagesTranscript, Reply, Ss
 from warmlane.errors import BenchError
 
 Answer = TypeVar("Answer")
+
+CHAT_PATH = "/v1/chat/completions"
 
 TIMEOUT_S = 600.0
 """Between two reads. Long: a server that queues what it cannot run yet is not to be cut off."""
@@ -35,6 +37,18 @@ class Target:
     base_url: str
     model: str = ""
     key: str | None = field(default=None, repr=False)
+
+
+def chat_body(model: str, messages: Sequence[Said], *, max_tokens: int) -> dict[str, object]:
+    """A greedy, streamed request on Chat Completions that tells its usage."""
+    return {
+        "model": model,
+        "messages": [{"role": m.role, "content": m.content} for m in messages],
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
 
 
 class RequestRefused(BenchError):
@@ -83,22 +97,15 @@ class BenchClient:
             base_url=target.base_url.rstrip("/").removesuffix("/v1"), headers=headers, limits=limits, timeout=TIMEOUT_S
         ) as http:
             if not target.model:
-                target = Target(target.base_url, await _first_model(http, target.base_url), target.key)
+                target = replace(target, model=await _first_model(http, target.base_url))
             yield cls(http, target)
 
     async def chat(
         self, messages: Sequence[Said], *, max_tokens: int, on_piece: Callable[[float], None] | None = None
     ) -> Reply:
         """Ask on Chat Completions; `on_piece` gets the clock's time as each piece comes."""
-        body = {
-            "model": self.target.model,
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
-            "max_tokens": max_tokens,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        return await self._stream("/v1/chat/completions", body, ChatTranscript(), on_piece)
+        body = chat_body(self.target.model, messages, max_tokens=max_tokens)
+        return await self._stream(CHAT_PATH, body, ChatTranscript(), on_piece)
 
     async def messages(self, body: Mapping[str, object]) -> Reply:
         """Ask on Anthropic Messages; `body` has all but the model, and what makes the answer a greedy stream."""

@@ -49,6 +49,7 @@ class JsonWorkload(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[JsonMetric, ...]
     notes: tuple[str, ...]
     failure: str | None
+    peer_failure: str | None
 
 
 class JsonServer(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failed(self) -> tuple[str, ...]:
         """The workloads that could not be measured."""
-        return tuple(workload.name for workload in self.workloads if workload.failure is not None)
+        return tuple(workload.name for workload in self.workloads if workload.failure or workload.peer_failure)
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
@@ -100,6 +101,7 @@ def make_report(plan: Plan, outcomes: Sequence[Outcome], *, version: str, n_core
                 metrics=tuple(_metric(metric, outcome, plan.seed) for metric in outcome.workload.metrics),
                 notes=_notes(outcome),
                 failure=outcome.failure,
+                peer_failure=outcome.peer_failure,
             )
             for outcome in outcomes
         ),
@@ -116,6 +118,8 @@ def table(report: Report) -> Iterator[str]:
         for metric in workload.metrics:
             yield _row(workload.name, metric)
     for workload in report.workloads:
+        if workload.peer_failure is not None:
+            yield f"{workload.name}: the peer failed: {workload.peer_failure}"
         for note in workload.notes:
             yield f"{workload.name}: {note}"
 
@@ -125,7 +129,7 @@ def _row(workload: str, metric: JsonMetric) -> str:
     bound, verdict = "", ""
     if metric.bound is not None:
         sign = "≤" if metric.better is Better.LOWER else "≥"
-        of = "" if metric.bound.on is Against.PEER else f" {metric.unit}, itself"
+        of = " of peer" if metric.bound.on is Against.PEER else f" {metric.unit}".rstrip()
         bound = f"{sign} {metric.bound.value:g}{of}"
         verdict = metric.bound.verdict or "no peer"
     ratio = metric.judged or metric.ratio

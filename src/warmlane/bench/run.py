@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 
 from warmlane.bench.client import BenchClient, Said
 from warmlane.bench.text import opening
-from warmlane.bench.workload import Sample, Side, Workload
+from warmlane.bench.workload import Sample, Shape, Side, Workload
 from warmlane.errors import BenchError
 
 Tell = Callable[[str], None]
@@ -19,13 +20,14 @@ WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one workload: the samples of each side, pair by pair (`peer` is empty without one), or `failure`,
-    why it has none."""
+    """What came of one workload: the samples of each side, pair by pair (`peer` is empty without one), or why there are
+    none."""
 
     workload: Workload
     ours: tuple[Sample, ...] = ()
     peer: tuple[Sample, ...] = ()
     failure: str | None = None
+    peer_failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +60,70 @@ async def warm_up(client: BenchClient) -> None:
 
 async def _run_workload(plan: Plan, workload: Workload, tell: Tell) -> Outcome:
     peer = None if workload.ours_only else plan.peer
-    taken: dict[str, list[Sample]] = {side.name: [] for side in (plan.ours, peer) if side is not None}
-    try:
+    ours = _Measuring(plan, workload, plan.ours, tell)
+    theirs = _Measuring(plan, workload, peer, tell) if peer else None
+    async with AsyncExitStack() as opened:
+        for measuring in (ours, theirs):
+            if measuring is not None:
+                await measuring.prepare(opened)
         for pair in range(plan.n_pairs):
-            for side in (plan.ours, peer):
-                if side is not None:
-                    sample = await workload.run(side, random.Random(f"{plan.seed} {workload.name} {pair}"))
-                    taken[side.name].append(sample)
-                    tell(f"{workload.name}, pair {pair + 1} of {plan.n_pairs}, {side.name}: {_shown(sample)}")
-    except BenchError as error:
-        tell(f"{workload.name} failed: {error}")
-        return Outcome(workload, failure=str(error))
-    return Outcome(workload, tuple(taken[plan.ours.name]), tuple(taken[peer.name]) if peer else ())
+            for measuring in (ours, theirs):
+                if measuring is not None:
+                    await measuring.take(pair)
+    return Outcome(
+        workload,
+        ours=tuple(ours.samples),
+        peer=tuple(theirs.samples) if theirs else (),
+        failure=ours.failure,
+        peer_failure=theirs.failure if theirs else None,
+    )
 
 
-def _shown(sample: Sample) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in sample.values.items())
+class _Measuring:
+    """One side in one workload. A failure ends it, and what was measured till then does not count."""
+
+    def __init__(self, plan: Plan, workload: Workload, side: Side, tell: Tell) -> None:
+        self._plan = plan
+        self._workload = workload
+        self._side = side
+        self._tell = tell
+        self.samples: list[Sample] = []
+        self.failure: str | None = None
+
+    async def prepare(self, opened: AsyncExitStack) -> None:
+        """Start a server of the workload's shape where that takes one; it runs until `opened` is closed."""
+        try:
+            self._side = await _shaped(self._side, self._workload.shape, opened)
+        except BenchError as error:
+            self._fail(error)
+
+    async def take(self, pair: int) -> None:
+        if self.failure is not None:
+            return
+        name = self._workload.name
+        try:
+            sample = await self._workload.run(self._side, random.Random(f"{self._plan.seed} {name} {pair}"))
+        except BenchError as error:
+            self._fail(error)
+            return
+        self.samples.append(sample)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in sample.values.items())
+        self._tell(f"{name}, pair {pair + 1} of {self._plan.n_pairs}, {self._side.name}: {shown}")
+
+    def _fail(self, error: BenchError) -> None:
+        self._tell(f"{self._workload.name}, {self._side.name}, failed: {error}")
+        self.failure = str(error)
+        self.samples.clear()
+
+
+async def _shaped(side: Side, shape: Shape, opened: AsyncExitStack) -> Side:
+    """The side with a server of that shape. Raises `BenchError`."""
+    launcher = side.launcher
+    flags = {Shape.SMALL: launcher.small_flags, Shape.LONG: launcher.long_flags}.get(shape, ()) if launcher else ()
+    if launcher is None or not flags:
+        return side
+    server = await opened.enter_async_context(launcher.start(*flags))
+    target = replace(side.client.target, base_url=server.base_url)
+    client = await opened.enter_async_context(BenchClient.connect(target))
+    await warm_up(client)
+    return replace(side, client=client)

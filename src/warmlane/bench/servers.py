@@ -25,12 +25,13 @@ HOST = "127.0.0.1"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
     """How to start a kind of server. `{port}` and `{folder}` in `command` and in the flags stand for the port it is
-    given and for a folder of its own. `small_flags` make it one with 4 seats and 16 places to wait, `durable_flags` one
-    that keeps what it computed over a restart, as far as it can be told to."""
+    given and for a folder of its own. `small_flags` and `long_flags` make it of these shapes (see `workload.Shape`;
+    empty: it is so anyway, or cannot be told), `durable_flags` make it keep what it computed over a restart."""
 
     command: tuple[str, ...]
     ready_path: str
     small_flags: tuple[str, ...] = ()
+    long_flags: tuple[str, ...] = ()
     durable_flags: tuple[str, ...] = ()
 
     @asynccontextmanager
@@ -126,8 +127,9 @@ def warmlane_launcher(*flags: str, disk_cache: bool) -> Launcher:
 
 
 def llama_server_launcher(binary: Path, model: Path, *, n_threads: int, flags: tuple[str, ...] = ()) -> Launcher:
-    """llama-server with four slots; of a flag given twice it takes the later one."""
+    """llama-server with four slots; of a flag given twice it takes the later one. Its slots have a quarter of the cells
+    each, unless they share them (`-kvu`)."""
     threads = ("-t", str(n_threads), "-tb", str(n_threads))
     shape = ("-c", "16384", "-np", "4", "-b", "512", "-ub", "512", "-fa", "on")
     command = (str(binary), "-m", str(model), "--host", HOST, "--port", "{port}", *threads, *shape, *flags)
-    return Launcher(command=command, ready_path="/health")
+    return Launcher(command=command, ready_path="/health", long_flags=("-kvu",))

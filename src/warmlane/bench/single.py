@@ -9,7 +9,7 @@ from typing import ClassVar
 from warmlane.bench.client import Said
 from warmlane.bench.stats import Better
 from warmlane.bench.text import follow_up, opening
-from warmlane.bench.workload import Metric, Sample, Side
+from warmlane.bench.workload import Metric, Sample, Shape, Side
 from warmlane.errors import BenchError
 
 PROMPT_WORDS = 620
@@ -27,6 +27,7 @@ class SingleCold:
     )
     ours_only: ClassVar = False
     needs_launcher: ClassVar = False
+    shape: ClassVar = Shape.USUAL
 
     n_words: int = PROMPT_WORDS
     max_tokens: int = 64
@@ -47,6 +48,7 @@ class SingleWarm:
     )
     ours_only: ClassVar = False
     needs_launcher: ClassVar = False
+    shape: ClassVar = Shape.USUAL
 
     n_words: int = PROMPT_WORDS
     max_tokens: int = 64
@@ -70,6 +72,7 @@ class Decode:
     )
     ours_only: ClassVar = False
     needs_launcher: ClassVar = False
+    shape: ClassVar = Shape.USUAL
 
     n_words: int = PROMPT_WORDS
     max_tokens: int = 128

@@ -14,7 +14,7 @@ from warmlane.bench.client import BenchClient, Said
 from warmlane.bench.replies import Reply
 from warmlane.bench.stats import Better, percentile
 from warmlane.bench.text import follow_up, instructions, short_chat
-from warmlane.bench.workload import Metric, Sample, Side
+from warmlane.bench.workload import Metric, Sample, Shape, Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,7 @@ class Aggregate:
     )
     ours_only: ClassVar = False
     needs_launcher: ClassVar = False
+    shape: ClassVar = Shape.USUAL
 
     n_chats: int = 8
     max_tokens: int = 64
@@ -59,6 +60,7 @@ class Share:
     )
     ours_only: ClassVar = False
     needs_launcher: ClassVar = False
+    shape: ClassVar = Shape.USUAL
 
     n_conversations: int = 12
     n_words: int = 900

@@ -20,14 +20,23 @@ class Against(StrEnum):
     ITSELF = "itself"
 
 
+class Shape(StrEnum):
+    """What kind of server a workload is for. Where the bench may start servers, it starts one for it if the usual one
+    is another kind: `SMALL` has 4 seats and 16 places to wait, `LONG` lets one conversation fill the window."""
+
+    USUAL = "usual"
+    SMALL = "small"
+    LONG = "long"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One number of a workload. `better` is None for a fact that is neither good nor bad. `bound` is of the ratio to
-    the peer, or of the number itself; None: nothing is asked. `unit` is `s`, `tok`, `tok/s`, `%` or empty (a ratio, or a
-    count)."""
+    the peer, or of the number itself; None: nothing is asked. `unit` is `s`, `tok`, `tok/s`, `%` or empty (a ratio,
+    or a count)."""
 
     name: str
-    unit: str
+    unit: str = ""
     better: Better | None = None
     bound: float | None = None
     against: Against = Against.PEER
@@ -66,6 +75,9 @@ class Workload(Protocol):
 
     @property
     def needs_launcher(self) -> bool: ...
+
+    @property
+    def shape(self) -> Shape: ...
 
     async def run(self, side: Side, rng: random.Random) -> Sample:
         """Do the work once. The same state of `rng` gives the same prompts. Raises `BenchError`."""

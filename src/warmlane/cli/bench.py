@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from warmlane.bench.servers import Launcher
     from warmlane.bench.workload import Workload
 
+PACING_FLAG = "--max-inter-token-ms"
 EXIT_FAILED = 1
 EXIT_MISSED = 3
 
@@ -99,7 +100,7 @@ def bench(
     )
     flags.check()
     _check_installed(plots=plot is not None)
-    settings = load_settings({"model": model} if start and model else {})
+    settings = load_settings({"model": model} if model else {}) if start else None
     try:
         report = asyncio.run(_measure(flags, settings))
         _write(report, flags)
@@ -117,7 +118,7 @@ def _check_installed(*, plots: bool) -> None:
             raise ConfigError(f"{package} is not installed. Run pip install 'warmlane[bench]'.")
 
 
-async def _measure(flags: _Flags, settings: Settings) -> Report:
+async def _measure(flags: _Flags, settings: Settings | None) -> Report:
     from warmlane.bench.report import make_report
     from warmlane.bench.run import run
 
@@ -144,7 +145,7 @@ def _write(report: Report, flags: _Flags) -> None:
 
 
 @asynccontextmanager
-async def _planned(flags: _Flags, settings: Settings) -> AsyncIterator[Plan]:
+async def _planned(flags: _Flags, settings: Settings | None) -> AsyncIterator[Plan]:
     from warmlane.bench.client import BenchClient, Target
     from warmlane.bench.run import Plan
     from warmlane.bench.workload import Side
@@ -174,10 +175,10 @@ async def _planned(flags: _Flags, settings: Settings) -> AsyncIterator[Plan]:
         )
 
 
-def _launchers(flags: _Flags, settings: Settings) -> tuple[Launcher | None, Launcher | None]:
+def _launchers(flags: _Flags, settings: Settings | None) -> tuple[Launcher | None, Launcher | None]:
     from warmlane.bench.servers import llama_server_launcher, warmlane_launcher
 
-    if not flags.start:
+    if settings is None:
         return None, None
     source = resolve_model(settings)
     model_flags = ("--model", settings.model) if source.path else ()
@@ -192,11 +193,17 @@ def _launchers(flags: _Flags, settings: Settings) -> tuple[Launcher | None, Laun
     return ours, llama_server_launcher(flags.peer_bin, source.path, n_threads=settings.n_threads, flags=extra)
 
 
-def _choose(flags: _Flags, settings: Settings) -> Sequence[Workload]:
+def _choose(flags: _Flags, settings: Settings | None) -> Sequence[Workload]:
     """The workloads asked for, in the order of the catalogue. Raises `ConfigError` for unknown or impossible ones."""
     from warmlane.bench.catalogue import catalogue
+    from warmlane.engine.config import EngineConfig
 
-    known = {workload.name: workload for workload in catalogue()}
+    engine = EngineConfig()
+    if settings is not None:
+        from warmlane.cli.compose import engine_config
+
+        engine = engine_config(settings, resolve_model(settings))
+    known = {workload.name: workload for workload in catalogue(engine, paced=PACING_FLAG in flags.serve_args)}
     for name in flags.workloads:
         if name not in known:
             raise ConfigError(f"There is no workload {name!r}. Known: {', '.join(known)}.")
