@@ -23,7 +23,7 @@ from warmlane.api.guard import Caller, caller_of, log_unexpected
 from warmlane.api.headers import answer_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
-from warmlane.conversation.events import Failed, Finished, TurnEvent, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, TurnEvent, Validated
 from warmlane.conversation.turn import Outcome, TurnRequest
 from warmlane.turns.stream import TurnStream
 
@@ -162,7 +162,7 @@ class _Exchange:
                 case Finished():
                     await writer.write(renderer.event(event))
                     await self._accept()
-                case Validated():
+                case Loading() | Validated():
                     pass
                 case _:
                     await writer.write(renderer.event(event))

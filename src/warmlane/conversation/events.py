@@ -1,6 +1,7 @@
 """What a running turn tells the edge, in order: Validated, Started, deltas, then exactly one of Finished or Failed.
 
-Failed may come at any point, also first. Nothing comes after Finished or Failed.
+Loading comes before Validated, where the model takes a while to load. Failed may come at any point, also first. Nothing
+comes after Finished or Failed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ from warmlane.conversation.turn import Outcome
 
 
 @dataclass(frozen=True, slots=True)
+class Loading:
+    """The model is still being loaded, and the request waits for it unexamined. A stream begins, so that its client
+    hears something; a Failed after this is told in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Validated:
     """The request is sound and its prompt fits; it now waits for a seat. A Failed before this is the client's fault or
-    an overload and has an HTTP status of its own; after it a stream may have begun."""
+    an overload and, unless it was Loading, has an HTTP status of its own; after it a stream may have begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +72,6 @@ class Failed:
     error: Exception
 
 
-TurnEvent = Validated | Started | TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished | Failed
+TurnEvent = (
+    Loading | Validated | Started | TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished | Failed
+)

@@ -24,7 +24,8 @@ class TurnStream:
     """Events of one turn, in order, ending with Finished or Failed.
 
     Reader side: `async for`, then `accept()` once the terminal event's bytes were written, and `close()` always, when
-    the connection is done with (before `accept()` it means the reader went away). Turn side: `put`, `finish`.
+    the connection is done with (before `accept()` it means the reader went away). Turn side: `tell`, `put`,
+    `finish`.
     """
 
     def __init__(self, *, drain_timeout_s: float = 30.0, buffer_events: int = BUFFER_EVENTS) -> None:
@@ -83,6 +84,10 @@ class TurnStream:
             callback()
         else:
             self._on_close.append(callback)
+
+    def tell(self, event: TurnEvent) -> None:
+        """Hand on an event without waiting, whatever the buffer holds. Dropped if the reader is gone."""
+        self._push(event)
 
     async def put(self, event: TurnEvent) -> None:
         """Hand on an event; waits while the buffer is full. Dropped if the reader is gone.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from warmlane.clock import Timer
-from warmlane.conversation.events import Failed, Finished, Started, TextDelta, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, Started, TextDelta, Validated
 from warmlane.conversation.messages import Message, Role, Sampled, Text
 from warmlane.conversation.turn import (
     CacheFacts,
@@ -40,6 +40,9 @@ from warmlane.turns.stream import ReaderStalled, TurnStream
 from warmlane.turns.suspects import fingerprint
 
 log = structlog.stdlib.get_logger("warmlane.turn")
+
+LOADING_AFTER_S = 0.5
+"""How long a client waits for a model that loads before it is told so; a load that fails sooner has a status."""
 
 
 class _BindingChanged(Exception):
@@ -168,6 +171,15 @@ class Turn:
         self._queued_s = seat.waited_s
         self._parts.metrics.queue_wait_s.labels(binding.name).observe(seat.waited_s)
 
+    async def _bound(self) -> Binding:
+        """The model, once it is resident."""
+        clock = self._parts.clock
+        loading = clock.call_at(clock.now() + LOADING_AFTER_S, lambda: self._stream.tell(Loading()))
+        try:
+            return await self._permit.bound()
+        finally:
+            loading.cancel()
+
     async def _prepare(self) -> _Prepared:
         """History, rendering and every check that needs the model: nothing is leased yet.
 
@@ -175,7 +187,7 @@ class Turn:
         """
         request = self._request
         async with self._flag.heeded():
-            binding = await self._permit.bound()
+            binding = await self._bound()
             try:
                 prompter = self._parts.prompter(binding)
                 history = await read_history(self._parts, binding, request)

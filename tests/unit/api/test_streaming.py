@@ -11,7 +11,7 @@ from support.edge import Connection, check_chat, check_messages, check_responses
 from support.fake_turns import MODEL, FakeTurns, outcome, text_turn
 from support.manual_clock import ManualClock
 from warmlane.api.settings import EdgeSettings
-from warmlane.conversation.events import Failed, Finished, Started, TextDelta, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, Started, TextDelta, Validated
 from warmlane.conversation.messages import Text
 from warmlane.errors import (
     ContextOverflow,
@@ -52,6 +52,25 @@ async def test_one_write_an_event_and_the_turn_is_accepted(path: str) -> None:
         assert write.endswith(b"\n\n")
         assert write.count(b"\n\n") == 1
     CHECKS[path](events_of(connection, path))
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_client_that_waits_for_a_load_hears_something(path: str) -> None:
+    gate = asyncio.Event()
+    turns = FakeTurns([Loading(), gate.wait, Failed(Unavailable("The model could not be loaded."))])
+    connection = connect(turns, path)
+    await settle()
+    assert connection.status == 200
+    assert connection.writes
+    gate.set()
+    await connection.task
+    assert b"could not be loaded" in connection.writes[-1]
+
+
+async def test_an_answer_in_one_piece_keeps_its_status_after_a_load() -> None:
+    connection = connect(FakeTurns([Loading(), Failed(Unavailable("no"))]), PATHS[0], stream=False)
+    await connection.task
+    assert connection.status == 503
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,8 +7,9 @@ import dataclasses
 
 import pytest
 
+from support.clock import VirtualClock
 from support.spine import read, rig
-from warmlane.conversation.events import Failed, Finished, TextDelta, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, TextDelta, Validated
 from warmlane.conversation.turn import CacheOutcome
 from warmlane.errors import ConfigError, ModelNotFound, QueueFull, Unavailable
 from warmlane.host import Binding, ModelGate, ModelHost
@@ -195,3 +196,25 @@ async def test_a_chain_goes_on_with_another_model_from_its_text() -> None:
             outcome = await warm.finished(chained)
             assert outcome.cache.reason == "model_changed"
             assert outcome.message.text == "echo: more"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.4, False), (0.6, True)])
+async def test_a_client_that_waits_for_a_load_is_told_so_if_it_takes_a_while(seconds: float, told: bool) -> None:
+    clock, loading, go = VirtualClock(), asyncio.Event(), asyncio.Event()
+    async with rig(clock=clock) as warm:
+        load = warm.host._slots["m"].loader
+        assert load is not None
+
+        async def loader(gate: ModelGate) -> Binding:
+            loading.set()
+            await go.wait()
+            return dataclasses.replace(await load(gate), name="n")
+
+        warm.host.add("n", loader=loader, cold=Lane(capacity=2, max_waiting=2, clock=clock))
+        stream = warm.start(warm.ask("hello", model="n"))
+        await loading.wait()
+        clock.advance(seconds)
+        go.set()
+        events = await read(stream)
+        assert isinstance(events[-1], Finished)
+        assert [type(e) for e in events if isinstance(e, Loading | Validated)] == [Loading] * told + [Validated]
