@@ -145,3 +145,27 @@ def test_both_auth_headers_and_any_version(server: LiveServer) -> None:
         {},
     ):
         assert httpx.post(f"{server.base_url}/v1/messages?beta=true", json=body, headers=headers).status_code == 200
+
+
+def test_a_miss_is_diagnosed(client: anthropic.Anthropic) -> None:
+    def ask(content: str, *, system: str = "be brief", previous: str | None = None) -> anthropic.types.Message:
+        return client.messages.create(
+            model=MODEL,
+            max_tokens=50,
+            system=system,
+            messages=[{"role": "user", "content": content}],
+            diagnostics={"previous_message_id": previous},
+        )
+
+    first = ask("hello there")
+    assert first.diagnostics is None
+    for content, system, kind in (("hello again", "be brief", "messages_changed"), ("x", "be kind", "system_changed")):
+        answer = ask(content, system=system, previous=first.id)
+        strict.message(answer.model_dump(mode="json"))
+        assert answer.diagnostics is not None
+        assert answer.diagnostics.cache_miss_reason is not None
+        assert answer.diagnostics.cache_miss_reason.type == kind
+    unknown = ask("x", previous="msg_unknown").diagnostics
+    assert unknown is not None
+    assert unknown.cache_miss_reason is not None
+    assert unknown.cache_miss_reason.type == "previous_message_not_found"

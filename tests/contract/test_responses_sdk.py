@@ -164,3 +164,19 @@ def test_input_tokens_are_what_the_call_uses(client: openai.OpenAI) -> None:
     second = client.responses.create(model=MODEL, input="more", previous_response_id=first.id)
     assert second.usage is not None
     assert counted.input_tokens == second.usage.input_tokens
+
+
+def test_a_miss_is_diagnosed(client: openai.OpenAI) -> None:
+    first = client.responses.create(model=MODEL, instructions="be brief", input="hello")
+    answer = client.responses.create(model=MODEL, instructions="be kind", input="more", previous_response_id=first.id)
+    strict.response(answer.model_dump(mode="json"))
+    diagnosis = answer.prompt_cache_diagnostics
+    assert diagnosis is not None
+    assert diagnosis.type == "cache_miss"
+    assert diagnosis.reason == "input_changed"
+    assert diagnosis.cache_missed_tokens > 0
+    unknown = client.responses.create(
+        model=MODEL, input="x", extra_body={"prompt_cache_options": {"comparison_response_id": "resp_unknown"}}
+    )
+    assert unknown.prompt_cache_diagnostics is not None
+    assert unknown.prompt_cache_diagnostics.type == "comparison_response_not_found"

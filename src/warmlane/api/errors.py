@@ -26,6 +26,7 @@ from warmlane.errors import (
     Unauthorized,
     WarmlaneError,
 )
+from warmlane.turns.cancel import TurnCancelled
 
 INTERNAL_MESSAGE = "The server had an error while processing the request."
 
@@ -108,6 +109,8 @@ def wire_error(error: Exception) -> WireError:
             return _request_error(error)
         case Overloaded():
             return _overloaded(error)
+        case TurnCancelled():
+            return WireError(400, error.message, code="response_cancelled")
         case EngineDied():
             return WireError(503, _engine_message(error), "server_error", "engine_unavailable", retry_after_s=1)
         case EngineError():
@@ -118,7 +121,7 @@ def wire_error(error: Exception) -> WireError:
 
 def is_bug(error: Exception) -> bool:
     """Whether nobody foresaw `error` at the edge: it is then logged, and the client is told nothing of it."""
-    return not isinstance(error, HttpRefusal | RequestError | Overloaded | EngineError)
+    return not isinstance(error, HttpRefusal | RequestError | Overloaded | EngineError | TurnCancelled)
 
 
 def _request_error(error: RequestError) -> WireError:

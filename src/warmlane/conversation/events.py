@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warmlane.conversation.turn import Outcome
+from warmlane.conversation.turn import Divergence, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,12 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is placed: its length and how much of it is warm are known; prefill begins."""
+    """The prompt is placed: its length, how much of it is warm, and where it left an earlier one are known; prefill
+    begins."""
 
     prompt_tokens: int
     cached_tokens: int
+    divergence: Divergence | None = None
 
 
 @dataclass(frozen=True, slots=True)

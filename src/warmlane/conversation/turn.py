@@ -33,6 +33,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request. The edge builds it; nothing behind the edge sees a wire format.
 
     `input` is what this request adds (Responses) or the whole history (Messages and Chat, whose clients replay it).
+    `compare_to` names the turn whose prompt this one should extend, where that is not the previous response.
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
     row so that a later retrieve can answer with it, and never read behind the edge.
     """
@@ -46,6 +47,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     input: tuple[Message, ...]
     instructions: str | None = None
     previous_response_id: str | None = None
+    compare_to: str | None = None
     prompt_cache_key: str | None = None
     store: bool = False
     retention_s: float | None = None
@@ -86,12 +88,37 @@ class CacheOutcome(StrEnum):
     FRESH = "fresh"
 
 
+class DivergenceCause(StrEnum):
+    """Why a prompt shares less with an earlier turn than all of it."""
+
+    MODEL_CHANGED = "model_changed"
+    SYSTEM_CHANGED = "system_changed"
+    MESSAGES_CHANGED = "messages_changed"
+    NOT_FOUND = "not_found"
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a prompt left the turn it was compared with.
+
+    `offset` is the token both still share up to, `missed_tokens` how many of the earlier turn's come after it. `before`
+    and `now` are short excerpts of the two texts around the first difference.
+    """
+
+    cause: DivergenceCause
+    offset: int = 0
+    missed_tokens: int = 0
+    before: str = ""
+    now: str = ""
+
+
 class CacheFacts(msgspec.Struct, frozen=True):
-    """The cache facts of a turn. `reason` is a `sessions.MissReason` value."""
+    """The cache facts of a turn. `reason` is a `sessions.MissReason` value; `divergence` is there if the prompt left the
+    turn it continues or was compared with."""
 
     outcome: CacheOutcome
     reason: str
     cached_tokens: int = 0
+    divergence: Divergence | None = None
 
 
 class Timings(msgspec.Struct, frozen=True):

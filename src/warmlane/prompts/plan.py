@@ -24,10 +24,14 @@ class TokenRun:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """The runs of one prompt, in order. Equal leading runs give equal leading tokens, which is what keeps a longer
-    conversation's prompt an extension of the shorter one's."""
+    """The runs of one prompt, in order, and its whole text.
+
+    Equal leading runs give equal leading tokens, which is what keeps a longer conversation's prompt an extension of
+    the shorter one's.
+    """
 
     runs: tuple[TextRun | TokenRun, ...]
+    text: str = ""
 
     @property
     def texts(self) -> tuple[TextRun, ...]:

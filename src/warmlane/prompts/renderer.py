@@ -39,7 +39,8 @@ class PromptRenderer:
         guard = self._control.pick_guard(_contents(messages))
         rendered = self._template.render([self._as_template_message(m, guard) for m in messages])
         wants_bos = self._add_bos and not (self._bos_token and rendered.startswith(self._bos_token))
-        return PromptPlan(tuple(self._runs(rendered, messages, guard, bos=wants_bos)))
+        runs = tuple(self._runs(rendered, messages, guard, bos=wants_bos))
+        return PromptPlan(runs, rendered.replace(guard, ""))
 
     def _runs(
         self, rendered: str, messages: Sequence[Message], guard: str, *, bos: bool

@@ -16,6 +16,7 @@ from warmlane.sessions import Permit, Secrets
 from warmlane.store import ResponseStore
 from warmlane.turns.prompting import Prompter
 from warmlane.turns.suspects import Suspects
+from warmlane.turns.traces import TraceLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class SpineParts:
     clock: Clock = field(default_factory=SystemClock)
     unix_now: Callable[[], float] = time.time
     ledger: SampledLedger = field(default_factory=SampledLedger)
+    traces: TraceLog = field(default_factory=TraceLog)
     metrics: Metrics = field(default_factory=Metrics)
     chat_template: str | None = None
     queue_timeout_s: float = 300.0

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.engine.protocol import Engine, TextPiece
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
 
-Prompt = tuple[int, ...]
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A whole prompt: its token ids, and the text they come from."""
+
+    ids: tuple[int, ...]
+    text: str = field(repr=False)
+
+    def __len__(self) -> int:
+        """In tokens."""
+        return len(self.ids)
 
 
 class Prompter:
@@ -44,14 +55,14 @@ class Prompter:
         self._ledger.remember(domain, message)
 
     async def prompt(self, instructions: str | None, messages: Sequence[Message]) -> Prompt:
-        """Token ids of the prompt that asks for the next reply. Raises `InvalidRequest` if the template refuses."""
+        """The prompt that asks for the next reply. Raises `InvalidRequest` if the template refuses."""
         head = () if instructions is None else (Message(Role.SYSTEM, (Text(instructions),)),)
         try:
             plan = self._renderer.plan((*head, *messages))
         except TemplateRejected as error:
             raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
         pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
-        return plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
+        return Prompt(plan.assemble(await self._engine.tokenize(pieces) if pieces else []), plan.text)
 
     def check_fits(self, prompt: Prompt) -> None:
         """Raises `ContextOverflow` unless the prompt leaves room for at least one token of output."""

@@ -47,6 +47,8 @@ def report(
             "cache": outcome.cache.outcome.value,
             "reason": outcome.cache.reason,
         }
+        if outcome.cache.divergence is not None:
+            facts |= {"diverged": outcome.cache.divergence.cause.value, "diverged_at": outcome.cache.divergence.offset}
         metrics.prefill_s.labels(request.model).observe(timings.prefill_ms / 1000)
         for kind, n in (
             ("cached", usage.cached_tokens),

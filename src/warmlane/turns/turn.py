@@ -11,6 +11,7 @@ import itertools
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
+import numpy as np
 import structlog
 
 from warmlane.clock import Timer
@@ -20,6 +21,8 @@ from warmlane.conversation.turn import (
     CacheFacts,
     CacheOutcome,
     Dialect,
+    Divergence,
+    DivergenceCause,
     Outcome,
     StopReason,
     Timings,
@@ -38,6 +41,7 @@ from warmlane.turns.prompting import Prompt, Prompter
 from warmlane.turns.report import report
 from warmlane.turns.stream import ReaderStalled, TurnStream
 from warmlane.turns.suspects import fingerprint
+from warmlane.turns.traces import Trace
 
 log = structlog.stdlib.get_logger("warmlane.turn")
 
@@ -64,6 +68,7 @@ class _Prepared:
 class _Reply:
     """What the engine has said so far."""
 
+    divergence: Divergence | None = None
     placed: Placed | None = None
     text: str = ""
     ended: Ended | None = None
@@ -145,9 +150,10 @@ class Turn:
                     async with self._flag.heeded():
                         await registry.flush_after_lease(lease)
                         prompt = await self._prompt(lease, prepared)
-                        with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt)):
-                            reply = await self._generate(lease, prompt)
-                    self._outcome = self._commit(lease, prepared, prompt, reply)
+                        trace = self._trace(binding, prompt)
+                        with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.ids)):
+                            reply = await self._generate(lease, trace, prompt)
+                    self._outcome = self._commit(lease, prepared, trace, reply)
                 except BaseException:
                     await registry.give_back(lease)
                     raise
@@ -197,7 +203,7 @@ class Turn:
                     raise
                 raise _BindingChanged from None
             prompter.check_fits(prompt)
-            self._parts.suspects(binding).check(fingerprint(request.domain, prompt))
+            self._parts.suspects(binding).check(fingerprint(request.domain, prompt.ids))
         return _Prepared(binding, history.messages, history.other_model, prompter, prompt)
 
     def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -227,10 +233,25 @@ class Turn:
             return prompt
         return prepared.prompt
 
-    async def _generate(self, lease: Lease, prompt: Prompt) -> _Reply:
-        request, reply = self._request, _Reply()
+    def _trace(self, binding: Binding, prompt: Prompt) -> Trace:
+        instructions = _canonical_instructions(self._request)
+        return Trace(binding.name, instructions, np.asarray(prompt.ids, np.int32), prompt.text)
+
+    def _divergence(self, trace: Trace) -> Divergence | None:
+        """Why this turn reuses less than it could, as far as the turn it continues is known."""
+        request = self._request
+        compared = request.compare_to or request.previous_response_id
+        if compared is None:
+            return None
+        divergence = self._parts.traces.compare(request.domain, compared, trace)
+        if divergence is not None and divergence.cause is DivergenceCause.NOT_FOUND and request.compare_to is None:
+            return None  # stored, but prefilled before this process or too long ago: there is nothing to compare
+        return divergence
+
+    async def _generate(self, lease: Lease, trace: Trace, prompt: Prompt) -> _Reply:
+        request, reply = self._request, _Reply(divergence=self._divergence(trace))
         events = lease.session.generate(
-            prompt, sampling=request.sampling, max_output_tokens=request.max_output_tokens, stop=request.stop
+            prompt.ids, sampling=request.sampling, max_output_tokens=request.max_output_tokens, stop=request.stop
         )
         async with aclosing(events):
             async for event in events:
@@ -242,7 +263,7 @@ class Turn:
     async def _hear(self, reply: _Reply, event: EngineEvent) -> None:
         if isinstance(event, Placed):
             reply.placed = event
-            await self._stream.put(Started(event.prompt_tokens, event.cached_tokens))
+            await self._stream.put(Started(event.prompt_tokens, event.cached_tokens, reply.divergence))
         elif isinstance(event, Chunk):
             if event.text:
                 reply.text += event.text
@@ -250,7 +271,7 @@ class Turn:
         else:
             reply.ended = event
 
-    def _commit(self, lease: Lease, prepared: _Prepared, prompt: Prompt, reply: _Reply) -> Outcome:
+    def _commit(self, lease: Lease, prepared: _Prepared, trace: Trace, reply: _Reply) -> Outcome:
         """The reply becomes part of the conversation. No await: it happens whole or not at all."""
         assert reply.ended is not None
         assert reply.placed is not None
@@ -259,14 +280,16 @@ class Turn:
         parts = (Text(reply.text),) if reply.text else ()
         message = Message(Role.ASSISTANT, parts, sampled)
         history = (*self._messages(prepared.prompter, prepared.history), message)
-        lease.session.commit(history, len(prompt) + len(ended.token_ids))
+        trace = trace.answered(ended.token_ids, ended.token_text)
+        lease.session.commit(history, len(trace.tokens))
         prepared.prompter.remember(self._request.domain, message)
+        self._parts.traces.remember(self._request.domain, self._request.response_id, trace)
         return Outcome(
             message=message,
             stop_reason=StopReason(ended.reason.value),
             stop_sequence=ended.stop_sequence,
             usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens),
-            cache=CacheFacts(_cache_outcome(lease, placed), lease.reason.value, placed.cached_tokens),
+            cache=CacheFacts(_cache_outcome(lease, placed), lease.reason.value, placed.cached_tokens, reply.divergence),
             timings=Timings(self._queued_s * 1000, ended.prefill_ms, ended.decode_ms),
         )
 

@@ -14,7 +14,7 @@ from warmlane.api import sse
 from warmlane.api.errors import AnthropicFault, WireError
 from warmlane.api.headers import cache_facts
 from warmlane.api.messages import wire
-from warmlane.api.messages.render import STOP_REASONS, render_usage, signature_of
+from warmlane.api.messages.render import STOP_REASONS, render_diagnostics, render_usage, signature_of
 from warmlane.conversation.events import (
     Finished,
     ReasoningDelta,
@@ -75,7 +75,9 @@ class MessagesStream:
         usage = render_usage(
             Usage(prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens, output_tokens=1)
         )
-        return self._frame(wire.MessageStart(wire.Reply(id=self._message_id, model=self._model, usage=usage)))
+        diagnostics = render_diagnostics(event.divergence)
+        reply = wire.Reply(id=self._message_id, model=self._model, usage=usage, diagnostics=diagnostics)
+        return self._frame(wire.MessageStart(reply))
 
     def _finish(self, outcome: Outcome) -> Iterator[bytes]:
         yield from self._close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import cast
+from typing import Literal, cast
 
 from warmlane.api.messages import wire
 from warmlane.conversation.messages import Message, Reasoning, Text, ToolCall
-from warmlane.conversation.turn import Outcome, StopReason, Usage
+from warmlane.conversation.turn import Divergence, DivergenceCause, Outcome, StopReason, Usage
 
 MESSAGE_PREFIX = "msg_"
 
@@ -20,6 +20,13 @@ STOP_REASONS: dict[StopReason, wire.StopReason] = {
 }
 
 
+_MISS_TYPES: dict[DivergenceCause, Literal["model_changed", "system_changed", "messages_changed"]] = {
+    DivergenceCause.MODEL_CHANGED: "model_changed",
+    DivergenceCause.SYSTEM_CHANGED: "system_changed",
+    DivergenceCause.MESSAGES_CHANGED: "messages_changed",
+}
+
+
 def render_reply(message_id: str, model: str, outcome: Outcome) -> wire.Reply:
     return wire.Reply(
         id=message_id,
@@ -28,6 +35,24 @@ def render_reply(message_id: str, model: str, outcome: Outcome) -> wire.Reply:
         stop_reason=STOP_REASONS[outcome.stop_reason],
         stop_sequence=outcome.stop_sequence,
         usage=render_usage(outcome.usage),
+        diagnostics=render_diagnostics(outcome.cache.divergence),
+    )
+
+
+def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None:
+    """None where nothing was to be compared, or the prompt extends the other one."""
+    if divergence is None:
+        return None
+    if divergence.cause is DivergenceCause.NOT_FOUND:
+        return wire.Diagnostics(wire.MissReason(type="previous_message_not_found"))
+    return wire.Diagnostics(
+        wire.MissReason(
+            type=_MISS_TYPES[divergence.cause],
+            cache_missed_input_tokens=divergence.missed_tokens,
+            offset_tokens=divergence.offset,
+            before=divergence.before,
+            now=divergence.now,
+        )
     )
 
 

@@ -48,6 +48,10 @@ class ToolChoice(Lenient):
     type: str
 
 
+class DiagnosticsOptions(Lenient):
+    previous_message_id: Annotated[str, Field(max_length=256)] | None = None
+
+
 class MessagesRequest(Lenient):
     """The body, as both endpoints take it. `object` fields are not supported, or not acted on."""
 
@@ -69,6 +73,7 @@ class MessagesRequest(Lenient):
     tool_choice: ToolChoice | None = None
     output_config: OutputConfig | None = None
     output_format: object = None
+    diagnostics: DiagnosticsOptions | None = None
     mcp_servers: list[object] | None = None
 
 

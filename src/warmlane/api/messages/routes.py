@@ -84,5 +84,6 @@ def _turn(edge: Edge, request: MessagesRequest, caller: Caller) -> tuple[TurnReq
         sampling=sampling_of(request),
         max_output_tokens=request.max_tokens,
         stop=tuple(request.stop_sequences or ()),
+        compare_to=request.diagnostics.previous_message_id if request.diagnostics else None,
     )
     return turn, warnings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from warmlane.api.errors import AnthropicFault
 from warmlane.api.headers import WarmlaneFacts
@@ -56,6 +57,21 @@ class DeltaUsage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
 
 
+class MissReason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why the prompt did not extend the one of `diagnostics.previous_message_id`. Beside the vendor's fields: the token
+    at which it left it, and excerpts of both texts from there."""
+
+    type: Literal["model_changed", "system_changed", "messages_changed", "previous_message_not_found"]
+    cache_missed_input_tokens: int | UnsetType = UNSET
+    offset_tokens: int | UnsetType = UNSET
+    before: str = ""
+    now: str = ""
+
+
+class Diagnostics(msgspec.Struct, frozen=True):
+    cache_miss_reason: MissReason
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
     """The message object."""
 
@@ -66,6 +82,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="me
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: Usage
+    diagnostics: Diagnostics | None = None
 
 
 class TokenCount(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from warmlane.api.responses.wire import (
     SummaryText,
 )
 from warmlane.conversation.messages import Message, Part, Reasoning, Text, ToolCall
-from warmlane.conversation.turn import CacheFacts, CacheOutcome, Outcome, StopReason, Usage
+from warmlane.conversation.turn import CacheFacts, CacheOutcome, DivergenceCause, Outcome, StopReason, Usage
 
 RESPONSE_PREFIX = "resp_"
 _DEFAULT_TEMPERATURE = 1.0
@@ -179,11 +179,21 @@ def _usage(usage: Usage) -> ResponseUsage:
 
 
 def _diagnostics(cache: CacheFacts) -> CacheDiagnostics:
-    warm = cache.outcome in (CacheOutcome.HIT, CacheOutcome.PREFIX_HIT)
     facts = cache_facts(cache)
+    divergence = cache.divergence
+    if divergence is None or divergence.cause is DivergenceCause.NOT_FOUND:
+        warm = cache.outcome in (CacheOutcome.HIT, CacheOutcome.PREFIX_HIT)
+        kind: Literal["cache_hit", "unavailable", "comparison_response_not_found"]
+        kind = "comparison_response_not_found" if divergence else "cache_hit" if warm else "unavailable"
+        return CacheDiagnostics(kind, facts.session_cache, facts.cached_tokens, facts.cache_miss_reason)
     return CacheDiagnostics(
-        type="cache_hit" if warm else "unavailable",
-        session_cache=facts.session_cache,
-        cached_tokens=facts.cached_tokens,
-        cache_miss_reason=facts.cache_miss_reason,
+        "cache_miss",
+        facts.session_cache,
+        facts.cached_tokens,
+        facts.cache_miss_reason,
+        reason="model_changed" if divergence.cause is DivergenceCause.MODEL_CHANGED else "input_changed",
+        cache_missed_tokens=divergence.missed_tokens,
+        comparison_reusable_tokens=divergence.offset,
+        before=divergence.before,
+        now=divergence.now,
     )

@@ -56,6 +56,10 @@ class StreamOptions(Lenient):
     include_obfuscation: bool | None = None
 
 
+class CacheOptions(Lenient):
+    comparison_response_id: Annotated[str, Field(max_length=256)] | None = None
+
+
 class ResponsesRequest(Lenient):
     """The body. A field typed `object` is not supported, or not acted on; its value is never read."""
 
@@ -81,6 +85,7 @@ class ResponsesRequest(Lenient):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: CacheOptions | None = None
     cache_salt: CacheSalt | None = None
     service_tier: str | None = None
     reasoning: dict[str, object] | None = None

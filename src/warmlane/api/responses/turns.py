@@ -47,6 +47,7 @@ class Preparer:
             input=input_messages(request.input),
             instructions=request.instructions,
             previous_response_id=request.previous_response_id,
+            compare_to=request.prompt_cache_options.comparison_response_id if request.prompt_cache_options else None,
             prompt_cache_key=request.prompt_cache_key,
             store=facts.store,
             retention_s=retention_of(request),

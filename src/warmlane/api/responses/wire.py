@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from warmlane.api.errors import OpenAIFault
 
@@ -93,12 +94,18 @@ class ReasoningConfig(msgspec.Struct, frozen=True):
 
 
 class CacheDiagnostics(msgspec.Struct, frozen=True):
-    """`prompt_cache_diagnostics`, with the lane's own facts beside the vendor's `type`."""
+    """`prompt_cache_diagnostics`, with facts of our own beside the vendor's fields: what the lane found warm, and on a
+    miss excerpts of both texts from the token on at which the prompt left the other one."""
 
-    type: Literal["cache_hit", "unavailable"]
+    type: Literal["cache_hit", "cache_miss", "comparison_response_not_found", "unavailable"]
     session_cache: str
     cached_tokens: int
     cache_miss_reason: str
+    reason: Literal["model_changed", "input_changed"] | UnsetType = UNSET
+    cache_missed_tokens: int | UnsetType = UNSET
+    comparison_reusable_tokens: int | UnsetType = UNSET
+    before: str | UnsetType = UNSET
+    now: str | UnsetType = UNSET
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,96 @@
+"""Remembers what turns prefilled, so that a later one that reuses less than it could is told why.
+
+A trace is found by response id, in its own security domain only; so the excerpts a client is shown are its own text.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from warmlane.conversation.turn import Divergence, DivergenceCause
+
+EXCERPT_CHARS = 40
+"""Shown of each side from the first difference on, and this much again before it."""
+
+MAX_TOKENS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One turn: its model, instructions, prompt and reply tokens (int32), and their text."""
+
+    model: str
+    instructions: str | None
+    tokens: npt.NDArray[np.int32]
+    text: str = field(repr=False)
+
+    def answered(self, token_ids: tuple[int, ...], text: str) -> Trace:
+        """With the reply behind the prompt."""
+        tokens = np.concatenate([self.tokens, np.asarray(token_ids, np.int32)])
+        return Trace(self.model, self.instructions, tokens, self.text + text)
+
+
+class TraceLog:
+    """The traces of recent turns; `max_tokens` bounds the sum of their lengths, the oldest go first."""
+
+    def __init__(self, *, max_tokens: int = MAX_TOKENS) -> None:
+        self._traces: OrderedDict[tuple[bytes, str], Trace] = OrderedDict()
+        self._max_tokens = max_tokens
+        self._tokens = 0
+
+    def remember(self, domain: bytes, response_id: str, trace: Trace) -> None:
+        if len(trace.tokens) > self._max_tokens:
+            return
+        self._traces[domain, response_id] = trace
+        self._tokens += len(trace.tokens)
+        while self._tokens > self._max_tokens:
+            _, oldest = self._traces.popitem(last=False)
+            self._tokens -= len(oldest.tokens)
+
+    def compare(self, domain: bytes, response_id: str, now: Trace) -> Divergence | None:
+        """How `now`, a prompt, leaves the turn of `response_id`; None if it extends it, or is a part of it."""
+        before = self._traces.get((domain, response_id))
+        if before is None:
+            return Divergence(cause=DivergenceCause.NOT_FOUND)
+        offset = common_prefix(before.tokens, now.tokens) if before.model == now.model else 0
+        if before.model == now.model and offset == min(len(before.tokens), len(now.tokens)):
+            return None
+        shown = _common_text(before.text, now.text)
+        return Divergence(
+            cause=_cause(before, now),
+            offset=offset,
+            missed_tokens=len(before.tokens) - offset,
+            before=_excerpt(before.text, shown),
+            now=_excerpt(now.text, shown),
+        )
+
+
+def common_prefix(a: npt.NDArray[np.int32], b: npt.NDArray[np.int32]) -> int:
+    """How many leading tokens two sequences share."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[:n] != b[:n])
+    return int(differs[0]) if len(differs) else n
+
+
+def _cause(before: Trace, now: Trace) -> DivergenceCause:
+    if before.model != now.model:
+        return DivergenceCause.MODEL_CHANGED
+    if before.instructions != now.instructions:
+        return DivergenceCause.SYSTEM_CHANGED
+    return DivergenceCause.MESSAGES_CHANGED
+
+
+def _common_text(a: str, b: str) -> int:
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[low:middle] == b[low:middle] else (low, middle - 1)
+    return low
+
+
+def _excerpt(text: str, at: int) -> str:
+    return text[max(0, at - EXCERPT_CHARS) : at + EXCERPT_CHARS]

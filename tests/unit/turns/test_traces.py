@@ -1,0 +1,113 @@
+"""Why a turn reused less than it could."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from support.spine import Rig, rig, said, user
+from warmlane.conversation.turn import Dialect, Divergence, DivergenceCause
+from warmlane.turns.traces import EXCERPT_CHARS, Trace, TraceLog
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def trace(text: str, *, model: str = "m", instructions: str | None = None) -> Trace:
+    return Trace(model, instructions, np.frombuffer(text.encode(), np.uint8).astype(np.int32), text)
+
+
+def compared(before: Trace, now: Trace) -> Divergence | None:
+    log = TraceLog()
+    log.remember(A, "r", before)
+    return log.compare(A, "r", now)
+
+
+@pytest.mark.parametrize("now", ["hello", "hello, more", "hel"])
+def test_a_prompt_that_extends_the_other_or_is_part_of_it_did_not_diverge(now: str) -> None:
+    assert compared(trace("hello"), trace(now)) is None
+
+
+def test_the_token_and_both_texts_are_told() -> None:
+    found = compared(trace("x" * 100 + "old tail"), trace("x" * 100 + "new tail and more"))
+    assert found == Divergence(
+        cause=DivergenceCause.MESSAGES_CHANGED,
+        offset=100,
+        missed_tokens=8,
+        before="x" * EXCERPT_CHARS + "old tail",
+        now="x" * EXCERPT_CHARS + "new tail and more",
+    )
+
+
+def test_model_then_system_then_messages() -> None:
+    before = trace("one", instructions="a")
+    model, system = (compared(before, trace("two", model=m, instructions="b")) for m in ("n", "m"))
+    assert model is not None
+    assert (model.cause, model.offset, model.missed_tokens) == (DivergenceCause.MODEL_CHANGED, 0, 3)
+    assert system is not None
+    assert system.cause is DivergenceCause.SYSTEM_CHANGED
+
+
+def test_another_domain_and_an_unknown_id_are_not_found() -> None:
+    log = TraceLog()
+    log.remember(A, "r", trace("hello"))
+    for domain, response_id in ((B, "r"), (A, "s")):
+        assert log.compare(domain, response_id, trace("hello")) == Divergence(cause=DivergenceCause.NOT_FOUND)
+
+
+def test_traces_are_bounded_and_the_oldest_go_first() -> None:
+    log = TraceLog(max_tokens=10)
+    for name in "abc":
+        log.remember(A, name, trace("12345"))
+    log.remember(A, "long", trace("1" * 11))
+    found = {name: log.compare(A, name, trace("12345")) is None for name in ("a", "b", "c", "long")}
+    assert found == {"a": False, "b": True, "c": True, "long": False}
+
+
+@pytest.fixture
+async def spine() -> AsyncIterator[Rig]:
+    async with rig() as made:
+        yield made
+
+
+async def test_a_turn_that_rewrites_history_says_where(spine: Rig) -> None:
+    first = spine.ask("hello there", dialect=Dialect.MESSAGES, store=False)
+    one = await spine.finished(first)
+    kept = (user("hello there"), said(one.message.text), user("more"))
+    changed = (user("hello again"), said(one.message.text), user("more"))
+    asked = {"dialect": Dialect.MESSAGES, "store": False, "compare_to": first.response_id}
+    assert (await spine.finished(spine.ask(kept, **asked))).cache.divergence is None
+    divergence = (await spine.finished(spine.ask(changed, **asked))).cache.divergence
+    assert divergence is not None
+    assert divergence.cause is DivergenceCause.MESSAGES_CHANGED
+    assert "there" in divergence.before
+    assert "again" in divergence.now
+
+
+async def test_changed_instructions_in_a_chain_are_told(spine: Rig) -> None:
+    first = spine.ask("hello", instructions="be brief")
+    await spine.finished(first)
+    chained = {"previous_response_id": first.response_id}
+    kept = await spine.finished(spine.ask("more", instructions="be brief", **chained))
+    assert kept.cache.divergence is None
+    changed = await spine.finished(spine.ask("more", instructions="be kind", **chained))
+    assert changed.cache.divergence is not None
+    assert changed.cache.divergence.cause is DivergenceCause.SYSTEM_CHANGED
+
+
+async def test_nothing_asked_nothing_told(spine: Rig) -> None:
+    assert (await spine.finished(spine.ask("hello"))).cache.divergence is None
+
+
+async def test_a_response_deleted_while_it_runs_is_stopped_and_leaves_no_row(spine: Rig) -> None:
+    request = spine.ask("SLOW:20 " + "x" * 100)
+    stream = spine.start(request)
+    await anext(stream)
+    await spine.spine.delete(request.response_id, "")
+    events = [event async for event in stream]
+    stream.close()
+    await spine.idle()
+    assert type(events[-1]).__name__ == "Failed"
+    assert await spine.store.get(request.response_id, "", now=0.0) is None
+    assert len(spine.registry) == 0
