@@ -38,7 +38,8 @@ class Identity:
 
 
 class KeyRing:
-    """The keys of this server. Without any there is one tenant, `""`, and whatever key a client sends is accepted."""
+    """The keys of this server. Without any there is one tenant, `""`, its own admin, and whatever key a client sends is
+    accepted."""
 
     def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
         self.replace(keys)
@@ -57,7 +58,7 @@ class KeyRing:
         one came close. Raises `Unauthorized`.
         """
         if not self._keys:
-            return Identity("")
+            return Identity("", admin=True)
         offered = _offered(headers)
         if not offered:
             raise Unauthorized("No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.")

@@ -109,7 +109,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     )
     for source in (model, *resolve_on_demand(settings)):
         cold = _lane(settings, source.name, capacity=1 if settings.flat else settings.capacity)
-        host.add(source.name, loader=_loader(settings, source, parts), cold=cold)
+        host.add(source.name, loader=_loader(settings, source, parts), cold=cold, created=int(time.time()))
     try:
         await host.load(model.name)
     except Unavailable as error:

@@ -139,7 +139,12 @@ class LocalEngine:
     async def _ask(self, question: Callable[[Scheduler], T]) -> T:
         self._check_alive()
         answer: Future[T] = Future()
-        self._post(lambda scheduler: answer.set_result(question(scheduler)))
+
+        def reply(scheduler: Scheduler) -> None:
+            if answer.set_running_or_notify_cancel():  # the asker may be gone by now
+                answer.set_result(question(scheduler))
+
+        self._post(reply)
         return await asyncio.wrap_future(answer)
 
     def _on_outputs(self, outputs: list[TurnOutput]) -> None:

@@ -36,9 +36,10 @@ class ModelHost:
         """Serve a model that was loaded elsewhere; the first name registered or added is the default model's."""
         self._slots.setdefault(binding.name, ModelSlot(binding.name)).bind(binding)
 
-    def add(self, name: str, *, loader: Loader, cold: Lane) -> None:
-        """Know a model that is loaded when it is first asked for. `cold` is charged until then."""
-        self._slots[name] = ModelSlot(name, cold=cold, loader=loader)
+    def add(self, name: str, *, loader: Loader, cold: Lane, created: int = 0) -> None:
+        """Know a model that is loaded when it is first asked for. `cold` is charged until then; `created` is in Unix
+        seconds."""
+        self._slots[name] = ModelSlot(name, created=created, cold=cold, loader=loader)
 
     def reserve(self, name: str, tenant: str, *, deadline: float | None = None) -> HostPermit:
         """Take a unit of the model's budget, and have the model loaded if it is not.
@@ -191,7 +192,7 @@ async def _close(binding: Binding) -> None:
 def _card(slot: ModelSlot) -> ModelCard:
     binding = slot.binding
     if binding is None:
-        return ModelCard(id=slot.name, created=0, context_window=0)
+        return ModelCard(id=slot.name, created=slot.created, context_window=None)
     info, sampling = binding.engine.info, binding.registry.defaults.sampling
     return ModelCard(
         id=slot.name,

@@ -21,8 +21,9 @@ class ModelSlot:
     registration they become the model's own in one synchronous step, before any other arrival sees the new lane.
     """
 
-    def __init__(self, name: str, *, cold: Lane | None = None, loader: Loader | None = None) -> None:
+    def __init__(self, name: str, *, created: int = 0, cold: Lane | None = None, loader: Loader | None = None) -> None:
         self.name = name
+        self.created = created
         self.gate = ModelGate()
         self.loader = loader
         self.binding: Binding | None = None

@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One served model. `created` is in Unix seconds, `context_window` in tokens; `temperature` and `top_p` are what a
-    request that names none is sampled with."""
+    """One served model. `created` is in Unix seconds; `context_window` in tokens, None as long as the model was not
+    loaded. `temperature` and `top_p` are what a request that names none is sampled with."""
 
     id: str
     created: int
-    context_window: int
+    context_window: int | None
     temperature: float = 1.0
     top_p: float = 1.0
 

@@ -37,7 +37,11 @@ def sqlite_database(url: str) -> str:
         database = sa.make_url(url).database
     except sa.exc.ArgumentError:
         raise ConfigError(f"{url!r} is not a store URL. Write --store sqlite+aiosqlite:///PATH.") from None
-    return str(Path(database).expanduser()) if database and database != MEMORY else MEMORY
+    if database == MEMORY:
+        return MEMORY
+    if not database:
+        raise ConfigError(f"{url!r} names no file. Write --store sqlite+aiosqlite:///PATH, or memory: to keep nothing.")
+    return str(Path(database).expanduser())
 
 
 def key_file_of(url: str) -> Path | None:

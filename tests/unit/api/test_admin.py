@@ -85,14 +85,16 @@ async def test_probes() -> None:
 async def test_metrics_of_the_given_registry() -> None:
     registry = CollectorRegistry()
     Counter("turns", "Turns.", registry=registry).inc()
-    settings = EdgeSettings(keys=KeyRing([ApiKey("k", "t")]))
+    settings = EdgeSettings(keys=KeyRing([ApiKey("k", "t"), ApiKey("root", "", admin=True)]))
     app = create_app(turns=FakeTurns(), archive=FakeArchive(), host=HOST, registry=registry, settings=settings)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        got = await client.get("/metrics", headers={"x-api-key": "k"})
+        got = await client.get("/metrics", headers={"x-api-key": "root"})
+        tenants = await client.get("/metrics", headers={"x-api-key": "k"})
         without = await client.get("/metrics")
     assert "turns_total 1.0" in got.text
     assert got.headers["content-type"].startswith("text/plain")
+    assert (tenants.status_code, tenants.json()["error"]["code"]) == (403, "admin_only")
     assert without.status_code == 401
     assert (await get("/metrics")).status_code == 404
 
@@ -110,3 +112,11 @@ async def test_the_lifespan_is_entered_and_left() -> None:
     async with app.router.lifespan_context(app):
         assert seen == ["up"]
     assert seen == ["up", "down"]
+
+
+async def test_a_model_that_was_not_loaded_yet_says_no_window() -> None:
+    host = FakeHost(cards=[ModelCard("later", 1_700_000_000, None)])
+    (openai,) = (await get("/v1/models", host)).json()["data"]
+    (anthropic,) = (await get("/v1/models", host, headers=ANTHROPIC)).json()["data"]
+    assert "context_window" not in Model.model_validate(openai).model_dump()
+    assert ModelInfo.model_validate(anthropic).max_input_tokens is None

@@ -167,7 +167,6 @@ async def test_what_has_no_effect_is_named() -> None:
     names = got.headers["x-warmlane-warnings"].split(", ")
     assert names == [
         "context_management",
-        "diagnostics",
         "thinking",
         "output_config.effort",
         "system[0]: x-anthropic line removed",

@@ -273,3 +273,11 @@ async def test_the_worker_goes_when_its_parent_does(tmp_path: Path) -> None:
     readable, _, _ = await asyncio.to_thread(select.select, [worker], [], [], 10)
     os.close(worker)
     assert readable, "the worker still runs"
+
+
+async def test_a_question_whose_asker_went_away_harms_nobody(engine: AnyEngine) -> None:
+    asking = asyncio.create_task(engine.reset())
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert text(await ask(engine, "hi")) == "echo: hi"

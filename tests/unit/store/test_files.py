@@ -78,7 +78,7 @@ async def test_rows_are_there_after_reopening(tmp_path: Path) -> None:
     ("url", "database"),
     [
         ("memory:", ":memory:"),
-        ("sqlite+aiosqlite://", ":memory:"),
+        ("sqlite+aiosqlite:///:memory:", ":memory:"),
         ("sqlite+aiosqlite:////var/lib/w.db", "/var/lib/w.db"),
         ("sqlite:///relative/w.db", "relative/w.db"),
         ("w.db", "w.db"),
@@ -89,7 +89,7 @@ def test_what_a_store_url_names(url: str, database: str) -> None:
     assert sqlite_database(url) == database
 
 
-@pytest.mark.parametrize("url", ["mysql://localhost/w", "", "  "])
+@pytest.mark.parametrize("url", ["mysql://localhost/w", "", "  ", "sqlite+aiosqlite://", "sqlite:///"])
 def test_a_url_of_no_known_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--store"):
         sqlite_database(url)

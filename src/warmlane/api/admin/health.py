@@ -10,6 +10,8 @@ from starlette.responses import Response
 
 import warmlane
 from warmlane.api import jsonio
+from warmlane.api.errors import HttpRefusal
+from warmlane.api.guard import caller_of
 from warmlane.api.settings import Edge
 from warmlane.host.view import Readiness
 
@@ -58,6 +60,8 @@ def add_routes(app: FastAPI, edge: Edge, *, registry: CollectorRegistry | None) 
 
         @app.get("/metrics", response_model=None)
         async def metrics(request: Request) -> Response:
+            if not caller_of(request.scope).identity.admin:
+                raise HttpRefusal(403, "The metrics are of all tenants; ask with the admin key.", code="admin_only")
             encoder, media_type = choose_encoder(request.headers.get("accept", ""))
             return Response(encoder(registry), headers={"content-type": media_type})
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 from fastapi import FastAPI, Request
+from msgspec import UNSET, UnsetType
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
@@ -22,13 +23,13 @@ MAX_PAGE = 1000
 
 
 class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
-    """`created` is in Unix seconds, `context_window` in tokens."""
+    """`created` is in Unix seconds, `context_window` in tokens; left out as long as the model was not loaded."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "warmlane"
-    context_window: int
+    context_window: int | UnsetType = UNSET
 
 
 class OpenAIModels(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +44,8 @@ class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     display_name: str
     created_at: str
     lifecycle: Literal["active"] = "active"
-    max_input_tokens: int
-    max_tokens: int
+    max_input_tokens: int | None
+    max_tokens: int | None
 
 
 class AnthropicModels(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,9 @@ def _position(ids: list[str], model_id: str, param: str) -> int:
 
 
 def _openai(card: ModelCard) -> OpenAIModel:
-    return OpenAIModel(id=card.id, created=card.created, context_window=card.context_window)
+    return OpenAIModel(
+        id=card.id, created=card.created, context_window=UNSET if card.context_window is None else card.context_window
+    )
 
 
 def _anthropic(card: ModelCard) -> AnthropicModel:
