@@ -58,12 +58,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSizes:
-    """How large a session is. `limit_tokens` ends it before a prompt would grow beyond; words are those of a seed's
-    vocabulary, about one and a half tokens each."""
+    """How large a session is. `limit_tokens` ends it before a prompt would grow beyond; a word is little more
+    than a token."""
 
     n_calls: int = 40
-    system_words: int = 1350
-    result_words: int = 9
+    system_words: int = 2900
+    result_words: int = 22
     description_words: int = 8
     limit_tokens: int = 7500
     max_tokens: int = 24
@@ -72,7 +72,7 @@ class AgentSizes:
     @property
     def growth_tokens(self) -> int:
         """More than one call adds to the next prompt."""
-        return self.max_tokens + 6 * self.result_words + 50
+        return self.max_tokens + 3 * self.result_words + 60
 
 
 class AgentSession:

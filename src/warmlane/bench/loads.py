@@ -96,7 +96,7 @@ class Intrude:
     shape: ClassVar = Shape.LONG
 
     n_streams: int = 4
-    n_words: int = 2700
+    n_words: int = 3950
     """Some 4k tokens."""
     undisturbed_pieces: int = 40
     """Of each stream, before the newcomer is sent."""

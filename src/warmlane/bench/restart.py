@@ -31,7 +31,7 @@ class Restart:
     needs_launcher: ClassVar = True
     shape: ClassVar = Shape.LONG
 
-    n_words: int = 2700
+    n_words: int = 3950
     """Some 4k tokens."""
     max_tokens: int = 24
 

@@ -12,7 +12,7 @@ from warmlane.bench.text import follow_up, opening
 from warmlane.bench.workload import Metric, Sample, Shape, Side
 from warmlane.errors import BenchError
 
-PROMPT_WORDS = 620
+PROMPT_WORDS = 905
 """Some 950 tokens in SmolLM2's vocabulary, the question and the template included."""
 
 
