@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from warmlane.conversation.messages import Message, Role
 from warmlane.prompts.control_text import ControlText
 from warmlane.prompts.plan import PromptPlan, TextRun, TokenRun
+from warmlane.prompts.shape import shape_of, shaped
 from warmlane.prompts.template import ChatTemplate
 
 
@@ -29,6 +30,7 @@ class PromptRenderer:
         add_bos: bool = False,
     ) -> None:
         self._template = template
+        self._shape = shape_of(template)
         self._control = ControlText(special_tokens)
         self._tokenizer = tokenizer
         self._bos_token = bos_token
@@ -36,6 +38,7 @@ class PromptRenderer:
 
     def plan(self, messages: Sequence[Message]) -> PromptPlan:
         """The prompt that asks for the next assistant message. Raises `TemplateRejected`."""
+        messages = shaped(messages, self._shape)
         guard = self._control.pick_guard(_contents(messages))
         rendered = self._template.render([self._as_template_message(m, guard) for m in messages])
         wants_bos = self._add_bos and not (self._bos_token and rendered.startswith(self._bos_token))
