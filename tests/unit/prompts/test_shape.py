@@ -19,7 +19,10 @@ NO_SYSTEM = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     "[{{ m.role }}]{{ m.content }}{% endfor %}"
 )
-DROPS_LATE_SYSTEM = "{% for m in messages %}{% if m.role != 'system' or loop.first %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}"
+DROPS_LATE_SYSTEM = (
+    "{% for m in messages %}{% if m.role != 'system' or loop.first %}"
+    "[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}"
+)
 
 
 def said(role: Role, text: str) -> Message:
