@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -54,9 +54,13 @@ class Agent:
 
     async def run(self, side: Side, rng: random.Random) -> Sample:
         seed = rng.random()
-        native = await _takes_tools(side.client, AgentSession(random.Random(seed), self.sizes, native_tools=True))
+        probe = AgentSession(random.Random(seed), self.sizes, native_tools=True).request().body(None)
+        native = await _takes_tools(side.client, probe)
         if native is None:
             return Sample({}, (f"{side.name}: it has no /v1/messages",))
+        if native and side.other is not None:
+            # Both sides get the same prompts.
+            native = await _takes_tools(side.other, probe) is not False
         session = AgentSession(random.Random(seed), self.sizes, native_tools=native)
         reference: Reference | None = None
         measured: list[_Measured] = []
@@ -67,7 +71,7 @@ class Agent:
             measured.append(_Measured(await reference.reusable(request, reply), reply))
             if is_call:
                 calls.append(reply)
-        told = "tools given natively" if native else "tools given as text of the system prompt: it refuses tools"
+        told = "tools given natively" if native else "tools given as text of the system prompt: a server refuses tools"
         method = reference.method if reference else "nothing was asked"
         return Sample(_values(measured, calls), (f"{side.name}: {told}", f"{side.name}: {method}"))
 
@@ -87,9 +91,8 @@ class Agent:
                 return
 
 
-async def _takes_tools(client: BenchClient, session: AgentSession) -> bool | None:
+async def _takes_tools(client: BenchClient, body: Mapping[str, object]) -> bool | None:
     """Whether the server accepts tools; None if it does not speak Messages."""
-    body = session.request().body(session.billing_line())
     try:
         await client.count_tokens(body)
     except RequestRefused as refusal:

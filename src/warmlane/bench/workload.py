@@ -52,11 +52,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A server in the run. `launcher` starts further ones like it, where the bench may; `reference` is a llama-server
-    that tokenizes for both sides, if one is there."""
+    """A server in the run. `other` is the one it is compared with; `launcher` starts further ones like it, where the
+    bench may; `reference` may be a llama-server, which can tokenize for both sides."""
 
     name: str
     client: BenchClient
+    other: BenchClient | None = None
     launcher: Launcher | None = None
     reference: BenchClient | None = None
 

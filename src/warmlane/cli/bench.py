@@ -168,8 +168,8 @@ async def _planned(flags: _Flags, settings: Settings | None) -> AsyncIterator[Pl
             peer = await connect(flags.peer, peer_launcher, flags.peer_model, None)
         yield Plan(
             workloads=chosen,
-            ours=Side(name="ours", client=ours, launcher=ours_launcher, reference=peer),
-            peer=Side(name="peer", client=peer, launcher=peer_launcher, reference=peer) if peer else None,
+            ours=Side(name="ours", client=ours, other=peer, launcher=ours_launcher, reference=peer),
+            peer=Side(name="peer", client=peer, other=ours, launcher=peer_launcher, reference=peer) if peer else None,
             n_pairs=flags.n_pairs,
             seed=flags.seed,
         )

@@ -32,11 +32,13 @@ app = typer.Typer(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default) and return the exit code."""
     command = typer.main.get_command(app)
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = command.main(args=None if argv is None else list(argv), prog_name="warmlane", standalone_mode=False)
+        code = command.main(args=words, prog_name="warmlane", standalone_mode=False)
     except typer.TyperException as error:
         message = error.format_message().replace("Value error, ", "").rstrip(".")
-        return _complain(f"{message}. See warmlane serve --help.", error.exit_code)
+        asked = "bench" if words[:1] == ["bench"] else "serve"
+        return _complain(f"{message}. See warmlane {asked} --help.", error.exit_code)
     except ConfigError as error:
         return _complain(error.message, 2)
     except (typer.Abort, KeyboardInterrupt):
