@@ -112,8 +112,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheFacts(msgspec.Struct, frozen=True):
-    """The cache facts of a turn. `reason` is a `sessions.MissReason` value; `divergence` is there if the prompt left the
-    turn it continues or was compared with."""
+    """The cache facts of a turn. `reason` is a `sessions.MissReason` value; `divergence` is there if the prompt left
+    the turn it continues or was compared with."""
 
     outcome: CacheOutcome
     reason: str
