@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from warmlane.engine.backends.base import Backend
+from warmlane.engine.backends.base import Backend, BackendInfo
 from warmlane.engine.backends.native_env import set_native_defaults
 from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
 from warmlane.engine.config import EngineConfig, EngineKind
+from warmlane.engine.pace import Pace
 from warmlane.engine.protocol import EngineInfo
 from warmlane.engine.scheduler import Scheduler
+from warmlane.engine.tiers.disk import DiskTier
+from warmlane.engine.tiers.writer import ThreadWriter
+
+_HOT_TOKENS = 8192
+_RAM_BYTES = 2 << 30
+_RAM_BYTES_SIMULATED = 64 << 20
+_STAGING_BYTES = 128 << 20
 
 OpenBackend = Callable[[EngineConfig], Backend]
 
@@ -52,13 +62,11 @@ def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_proce
 def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend = open_backend) -> Assembled:
     """Load the model and put a scheduler on it, on the calling thread."""
     backend = open_backend(config)
-    scheduler = Scheduler(
-        backend,
-        capacity=config.turns,
-        flat=config.flat,
-        now=time.monotonic,
-        entropy=lambda: secrets.randbits(64),
-    )
+    try:
+        scheduler = _make_scheduler(backend, config)
+    except BaseException:
+        backend.close()
+        raise
     facts = backend.info
     info = EngineInfo(
         model=config.model_name,
@@ -76,3 +84,40 @@ def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend
         sampling=facts.sampling,
     )
     return Assembled(backend, scheduler, info)
+
+
+def _make_scheduler(backend: Backend, config: EngineConfig) -> Scheduler:
+    ram_bytes = config.ram_cache_bytes
+    if ram_bytes is None:
+        ram_bytes = _RAM_BYTES_SIMULATED if config.kind is EngineKind.SIMULATED else _RAM_BYTES
+    disk = None
+    if config.disk_cache_dir is not None and not config.flat:
+        ram_bytes = max(ram_bytes, _STAGING_BYTES)
+        disk = DiskTier(
+            Path(config.disk_cache_dir),
+            limit_bytes=config.disk_cache_bytes,
+            key=_disk_key(backend.info),
+            whole=not backend.info.can_truncate,
+            writer=ThreadWriter(),
+            now=time.monotonic,
+        )
+    hot_tokens = config.hot_tokens
+    if hot_tokens is None and backend.info.idle_cells_cost:
+        hot_tokens = _HOT_TOKENS
+    return Scheduler(
+        backend,
+        capacity=config.turns,
+        flat=config.flat,
+        now=time.monotonic,
+        entropy=lambda: secrets.randbits(64),
+        pace=Pace(n_batch=backend.info.n_batch, max_gap_ms=config.max_inter_token_ms),
+        hot_tokens=hot_tokens,
+        ram_bytes=ram_bytes,
+        disk=disk,
+        disk_idle_s=config.disk_idle_s,
+    )
+
+
+def _disk_key(info: BackendInfo) -> bytes:
+    """What a snapshot on disk is good for: these weights, this tokenizer, this layout of cells."""
+    return hashlib.sha256("\0".join((info.fingerprint, info.tokenizer, info.kv_format)).encode()).digest()

@@ -6,12 +6,13 @@ whoever shares its prefix). Only running chains are safe from eviction, which lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from warmlane.engine.backends.base import Backend
+from warmlane.engine.cells import CellTable
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.vectors import Int32Array, IntVector, common_prefix
 
@@ -20,55 +21,10 @@ class NoSequence(Exception):
     """Every sequence is running."""
 
 
-class CellTable:
-    """Which cells exist, counted one by one: a cell shared by several chains is one cell.
-
-    The ids are the table's own; which slot of the backend's memory a cell lives in does not matter for the count.
-    Invariant: `n_used` equals the number of distinct cells the backend holds.
-    """
-
-    def __init__(self, n_cells: int) -> None:
-        self.n_cells = n_cells
-        self._holders = np.zeros(n_cells, dtype=np.int32)
-        self._free = np.arange(n_cells - 1, -1, -1, dtype=np.int32)
-        self._n_free = n_cells
-
-    @property
-    def n_free(self) -> int:
-        return self._n_free
-
-    @property
-    def n_used(self) -> int:
-        return self.n_cells - self._n_free
-
-    def take(self, n: int) -> Int32Array:
-        """`n` fresh cells with one holder each. Raises IndexError if there are not that many."""
-        if n > self._n_free:
-            raise IndexError(f"{n} cells asked for, {self._n_free} free")
-        self._n_free -= n
-        cells = self._free[self._n_free : self._n_free + n].copy()
-        self._holders[cells] = 1
-        return cells
-
-    def hold(self, cells: Int32Array) -> None:
-        """One more holder for each."""
-        self._holders[cells] += 1
-
-    def give_back(self, cells: Int32Array) -> None:
-        """One holder fewer for each; cells without one are free."""
-        self._holders[cells] -= 1
-        gone = cells[self._holders[cells] == 0]
-        self._free[self._n_free : self._n_free + gone.size] = gone
-        self._n_free += int(gone.size)
-
-    def only_holder(self, cells: Int32Array) -> int:
-        """How many of these cells have a single holder: what giving them back would free."""
-        return int(np.count_nonzero(self._holders[cells] == 1))
-
-
 @dataclass(slots=True, eq=False)
 class Chain:
-    """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`."""
+    """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
+    pool's clock; `kept` tokens of it are known to be in a lower tier."""
 
     seq: int
     domain: bytes
@@ -77,6 +33,8 @@ class Chain:
     cells: IntVector
     running: bool = False
     used_at: int = 0
+    used_s: float = 0.0
+    kept: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -85,14 +43,26 @@ class Chain:
 class ChainPool:
     """All chains of one backend, and the only caller of its memory operations.
 
-    With `sharing` off (flat engines) there is one chain, and only its own owner reuses it.
+    With `sharing` off (flat engines) there is one chain, and only its own owner reuses it. `leaving` is called with a
+    chain before it is evicted; chains that `wanted` speaks for are evicted last. `now` is a clock in seconds.
     """
 
-    def __init__(self, backend: Backend, *, sharing: bool = True) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        sharing: bool = True,
+        leaving: Callable[[Chain], None] = lambda chain: None,
+        wanted: Callable[[Chain], bool] = lambda chain: False,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         info = backend.info
         self._backend = backend
         self._sharing = sharing
-        self._can_truncate = info.can_truncate
+        self._leaving = leaving
+        self._wanted = wanted
+        self._now = now
+        self.can_truncate = info.can_truncate
         self.table = CellTable(info.n_cells)
         self._chains: dict[int, Chain] = {}
         self._owners: dict[OwnerId, Chain] = {}
@@ -157,7 +127,7 @@ class ChainPool:
         """Cut to `length` tokens. False if the backend cannot; the chain is then dropped."""
         if length >= len(chain):
             return True
-        if length > 0 and not (self._can_truncate and self._backend.truncate(chain.seq, length)):
+        if length > 0 and not (self.can_truncate and self._backend.truncate(chain.seq, length)):
             self.drop(chain)
             return False
         if length <= 0:
@@ -165,6 +135,7 @@ class ChainPool:
         self.table.give_back(chain.cells.view[length:].copy())
         chain.cells.truncate(length)
         chain.tokens.truncate(length)
+        chain.kept = min(chain.kept, length)
         return True
 
     def stop(self, chain: Chain) -> None:
@@ -201,14 +172,20 @@ class ChainPool:
         return True
 
     def evict_one(self, *, keep: Chain | None = None) -> bool:
-        """Drop the least recently used chain that is not running, preferring ones that free cells. False if none."""
+        """Evict a chain that is not running: one that frees cells if there is any, an unwanted one before a wanted one,
+        then the least recently used. False if there is none."""
         victims = [c for c in self._chains.values() if not c.running and c is not keep]
         if not victims:
             return False
         freeing = [c for c in victims if self.table.only_holder(c.cells.view)]
-        self.drop(min(freeing or victims, key=lambda c: c.used_at))
-        self.evictions += 1
+        self.evict(min(freeing or victims, key=lambda c: (self._wanted(c), c.used_at)))
         return True
+
+    def evict(self, chain: Chain) -> None:
+        """Drop a chain that is not running, after `leaving` was called with it."""
+        self._leaving(chain)
+        self.drop(chain)
+        self.evictions += 1
 
     def cells_by_state(self) -> tuple[int, int, int]:
         """Unique cells that are running, owned and idle; a cell counts for the liveliest chain holding it."""
@@ -230,7 +207,7 @@ class ChainPool:
             if chain.domain != domain:
                 continue
             n = common_prefix(chain.tokens.view, wanted)
-            if not self._can_truncate and n != len(chain):
+            if not self.can_truncate and n != len(chain):
                 continue
             if n > length:
                 best, length = chain, n
@@ -274,6 +251,7 @@ class ChainPool:
     def _touch(self, chain: Chain) -> None:
         self._tick += 1
         chain.used_at = self._tick
+        chain.used_s = self._now()
 
 
 def _state(chain: Chain) -> int:

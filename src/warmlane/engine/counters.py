@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warmlane.engine.prefix_cache import Placement, PrefixCache
 from warmlane.engine.stats import EngineStats
 
 _SMOOTHING = 1 / 50
@@ -20,6 +21,9 @@ class Counters:
     prefix_hits: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    hot_tokens: int = 0
+    ram_tokens: int = 0
+    disk_tokens: int = 0
     output_tokens: int = 0
     preemptions: int = 0
     faults: int = 0
@@ -29,44 +33,67 @@ class Counters:
         self.step_ms_mean += (took_ms - self.step_ms_mean) * (_SMOOTHING if self.steps else 1.0)
         self.steps += 1
 
-    def placed(self, prompt_tokens: int, cached_tokens: int) -> None:
+    def placed(self, prompt_tokens: int, placement: Placement) -> None:
         self.placed_turns += 1
-        self.prefix_hits += cached_tokens > 0
+        self.prefix_hits += len(placement.chain) > 0
         self.prompt_tokens += prompt_tokens
-        self.cached_tokens += cached_tokens
+        self.cached_tokens += len(placement.chain)
+        self.hot_tokens += placement.hot
+        self.ram_tokens += placement.ram
+        self.disk_tokens += placement.disk
 
     def stats(
         self,
         *,
         waiting: int,
+        following: int,
         prefilling: int,
         decoding: int,
-        cells: tuple[int, int, int, int],
-        sequences: tuple[int, int],
-        evictions: int,
+        sequences: int,
+        prefill_ms_per_token: float,
+        cache: PrefixCache,
     ) -> EngineStats:
-        """`cells` are total, running, owned, idle; `sequences` total and used."""
-        cells_total, cells_running, cells_owned, cells_idle = cells
-        sequences_total, sequences_used = sequences
+        pool, ram, disk = cache.pool, cache.ram, cache.disk
+        running, owned, idle = pool.cells_by_state()
         return EngineStats(
             waiting_turns=waiting,
+            following_turns=following,
             prefilling_turns=prefilling,
             decoding_turns=decoding,
-            cells_total=cells_total,
-            cells_running=cells_running,
-            cells_owned=cells_owned,
-            cells_idle=cells_idle,
-            sequences_total=sequences_total,
-            sequences_used=sequences_used,
+            cells_total=pool.table.n_cells,
+            cells_running=running,
+            cells_owned=owned,
+            cells_idle=idle,
+            sequences_total=sequences,
+            sequences_used=len(pool),
             steps=self.steps,
             step_ms=self.step_ms,
             step_ms_mean=self.step_ms_mean,
+            prefill_ms_per_token=prefill_ms_per_token,
             placed_turns=self.placed_turns,
             prefix_hits=self.prefix_hits,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
+            hot_tokens=self.hot_tokens,
+            ram_tokens=self.ram_tokens,
+            disk_tokens=self.disk_tokens,
             output_tokens=self.output_tokens,
-            evictions=evictions,
+            evictions=pool.evictions,
             preemptions=self.preemptions,
             faults=self.faults,
+            spills=cache.spills,
+            restores=cache.restores,
+            restore_failures=cache.restore_failures,
+            ram_bytes=ram.allocated_bytes,
+            ram_limit_bytes=ram.limit_bytes,
+            ram_segments=len(ram.index),
+            ram_evictions=ram.evictions,
+            ram_refusals=ram.refusals,
+            disk_bytes=disk.used_bytes if disk else 0,
+            disk_limit_bytes=disk.limit_bytes if disk else 0,
+            disk_segments=len(disk) if disk else 0,
+            disk_writes=disk.writes if disk else 0,
+            disk_write_errors=disk.write_errors if disk else 0,
+            disk_damaged=disk.damaged if disk else 0,
+            disk_passed_over=disk.passed_over if disk else 0,
         )

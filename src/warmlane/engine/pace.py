@@ -6,7 +6,7 @@ SLICE_BESIDE_DECODE = 128
 """Most tokens of prefill a step while others decode; a prompt with no more than this to compute takes one step. The
 best time to the first token of the sizes swept on 2 cores."""
 
-SLICE_ALONE = 128
+SLICE_ALONE = 256
 """Tokens of prefill a step while nobody decodes: what a cancellation or a new turn may have to wait for. Not adapted
 to measured times, so that a turn that runs alone is split, and therefore rounded, the same way each time."""
 

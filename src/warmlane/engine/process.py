@@ -30,7 +30,7 @@ from warmlane.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-STOP_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 10.0
 _LAST_WORDS_MS = 20
 
 

@@ -86,11 +86,28 @@ class EndReason(StrEnum):
     STOP_SEQUENCE = "stop_sequence"
 
 
+class Divergence(msgspec.Struct, frozen=True):
+    """Where a prompt left the tokens it agrees with the longest, of all that are cached in its domain: at token
+    `offset`, with `cached_tokens` of them in all. `cached` and `prompt` are the texts of the next few tokens on each
+    side."""
+
+    offset: int
+    cached_tokens: int
+    cached: str
+    prompt: str
+
+
 class Placed(msgspec.Struct, frozen=True, tag="placed"):
-    """First event: the sequence has cells; `cached_tokens` of the prompt are warm (at most `prompt_tokens` - 1)."""
+    """First event: the sequence has cells; `cached_tokens` of the prompt are warm (at most `prompt_tokens` - 1), and
+    came from the tiers `hot`, `ram` and `disk`. `divergence` is None where the prompt extends what is cached, or
+    nothing is."""
 
     prompt_tokens: int
     cached_tokens: int
+    hot_tokens: int = 0
+    ram_tokens: int = 0
+    disk_tokens: int = 0
+    divergence: Divergence | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):

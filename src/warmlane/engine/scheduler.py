@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
-from warmlane.engine.chains import ChainPool
 from warmlane.engine.counters import Counters
 from warmlane.engine.flights import find_driver, land, still_follows
 from warmlane.engine.messages import FailureKind, TurnEvent, TurnFailed, TurnOutput
 from warmlane.engine.pace import Pace
+from warmlane.engine.prefix_cache import Interest, Placement, PrefixCache
 from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId, Placed
 from warmlane.engine.sampler import BadLogits
 from warmlane.engine.stats import EngineStats
+from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ class Scheduler:
         now: Callable[[], float],
         entropy: Callable[[], int],
         pace: Pace | None = None,
+        hot_tokens: int | None = None,
+        ram_bytes: int = 0,
+        disk: DiskTier | None = None,
+        disk_idle_s: float = 30.0,
     ) -> None:
         info = backend.info
         self._backend = backend
@@ -54,7 +59,17 @@ class Scheduler:
         self._n_vocab = info.n_vocab
         self._pace = pace or Pace(n_batch=info.n_batch)
         self._n_batch = info.n_batch
-        self.pool = ChainPool(backend, sharing=not flat)
+        self.cache = PrefixCache(
+            backend,
+            sharing=not flat,
+            hot_tokens=hot_tokens,
+            ram_bytes=ram_bytes,
+            disk=disk,
+            idle_s=disk_idle_s,
+            interests=self._interests,
+            now=now,
+        )
+        self.pool = self.cache.pool
         self._queue: deque[Turn] = deque()
         self._decoding: list[Turn] = []
         self._outputs: list[TurnOutput] = []
@@ -83,7 +98,7 @@ class Scheduler:
     def release(self, owner: OwnerId, *, purge: bool) -> None:
         """Give up an owner's cells. A turn it still runs fails first."""
         self._fail_turn_of(owner, "The conversation's cells were released while this turn ran.")
-        self.pool.release(owner, purge=purge)
+        self.cache.release(owner, purge=purge)
 
     def truncate(self, owner: OwnerId, length: int) -> bool:
         """Cut an owner's cells. True also for an owner that holds none or fewer."""
@@ -96,27 +111,37 @@ class Scheduler:
         if self._flat:
             for turn in tuple(self._turns()):
                 self._fail(turn, "The engine's cache was reset while this turn ran.")
-            self.pool.clear()
+            self.cache.clear()
 
     def step(self) -> list[TurnOutput]:
         """Compute one batch, if there is anything to compute, and return what the turns have to say."""
         started = self._now()
+        self.cache.trim(busy=bool(self._queue or self._decoding))
         planned = self._plan()
         if planned:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
+        if not self._queue and not self._decoding:
+            self.cache.trim(busy=False)
+        self.cache.tick()
         outputs, self._outputs = self._outputs, []
         return outputs
 
+    def close(self, timeout_s: float) -> None:
+        """Save what is warm to the disk tier, for at most this long. No turn goes on afterwards."""
+        for turn in tuple(self._turns()):
+            self._detach(turn)
+        self.cache.close(timeout_s)
+
     def stats(self) -> EngineStats:
-        running, owned, idle = self.pool.cells_by_state()
         return self._counters.stats(
             waiting=sum(t.chain is None for t in self._queue),
+            following=sum(t.follows is not None for t in self._queue),
             prefilling=sum(t.chain is not None for t in self._queue),
             decoding=len(self._decoding),
-            cells=(self.pool.table.n_cells, running, owned, idle),
-            sequences=(self._backend.info.n_seq_max, len(self.pool)),
-            evictions=self.pool.evictions,
+            sequences=self._backend.info.n_seq_max,
+            prefill_ms_per_token=self._pace.prefill_ms_per_token or 0.0,
+            cache=self.cache,
         )
 
     # plan
@@ -171,7 +196,7 @@ class Scheduler:
         return find_driver(turn, self._queue, lambda: self._reusable(turn)) is not None
 
     def _reusable(self, turn: Turn) -> int:
-        return self.pool.reusable(turn.request.domain, turn.tokens.view)
+        return self.cache.reusable(turn.request.domain, turn.tokens.view)
 
     def _place(self, turn: Turn) -> bool:
         """Give the turn a chain. False if it has to wait until running turns give cells back."""
@@ -184,13 +209,19 @@ class Scheduler:
             fresh -= self.pool.reusable(request.domain, turn.tokens.view, running_only=True)
         if placed and owed + fresh > self.pool.table.n_cells:
             return False
-        chain = self.pool.place(request.owner, request.domain, turn.tokens.view, share=not turn.alone)
-        turn.chain, turn.follows, turn.stalled = chain, None, False
+        placement = self.cache.place(
+            request.owner,
+            request.domain,
+            turn.tokens.view,
+            share=not turn.alone,
+            prefill_ms_per_token=self._pace.prefill_ms_per_token,
+        )
+        turn.chain, turn.follows, turn.stalled = placement.chain, None, False
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:
             turn.placed_at = self._now()
-            self._counters.placed(turn.n_prompt, min(len(chain), turn.n_prompt))
-            self._outputs.append(TurnOutput(turn.id, Placed(turn.n_prompt, len(chain))))
+            self._counters.placed(turn.n_prompt, placement)
+            self._outputs.append(TurnOutput(turn.id, _placed(turn, placement)))
         return True
 
     def _make_room(self) -> None:
@@ -321,6 +352,9 @@ class Scheduler:
         if drop and self.pool.holds(chain):
             self.pool.drop(chain)
 
+    def _interests(self) -> list[Interest]:
+        return [(t.request.domain, t.tokens.view) for t in self._turns()]
+
     def _turns(self) -> Sequence[Turn]:
         return (*self._decoding, *self._queue)
 
@@ -335,6 +369,17 @@ class Scheduler:
         if any(t.request.owner == request.owner for t in self._turns()):
             return TurnFailed(FailureKind.FAULT, "This conversation already runs a turn.")
         return None
+
+
+def _placed(turn: Turn, placement: Placement) -> Placed:
+    return Placed(
+        turn.n_prompt,
+        len(placement.chain),
+        hot_tokens=placement.hot,
+        ram_tokens=placement.ram,
+        disk_tokens=placement.disk,
+        divergence=placement.divergence,
+    )
 
 
 def _slice_of(turn: Turn, limit: int) -> Slice:

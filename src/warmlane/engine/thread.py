@@ -18,6 +18,12 @@ from warmlane.engine.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
+HOUSEKEEPING_S = 1.0
+"""How often an idle engine looks for conversations to write to disk."""
+
+FLUSH_S = 4.0
+"""How long the end may take to write warm conversations to disk."""
+
 PostedCommand = Callable[[Scheduler], None]
 
 
@@ -72,6 +78,8 @@ class DecodeThread:
                     self._on_outputs(outputs)
         except BaseException as error:
             self._on_death(error)
+        else:
+            assembled.scheduler.close(FLUSH_S)
         finally:
             assembled.backend.close()
 
@@ -79,9 +87,14 @@ class DecodeThread:
         """Run the posted commands, waiting for one if there is nothing to compute. False once told to stop."""
         while True:
             try:
-                command = self._commands.get(block=not scheduler.has_work)
+                command = self._next_command(scheduler)
             except queue.Empty:
                 return True
             if command is None:
                 return False
             command(scheduler)
+
+    def _next_command(self, scheduler: Scheduler) -> PostedCommand | None:
+        if scheduler.has_work:
+            return self._commands.get(block=False)
+        return self._commands.get(timeout=HOUSEKEEPING_S if scheduler.cache.has_unsaved else None)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
+from warmlane.engine.backends.base import Backend, ByteArray
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.messages import TurnEvent, TurnFailed
 from warmlane.engine.pace import Pace
 from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, Placed, SamplingParams
 from warmlane.engine.scheduler import Scheduler
+from warmlane.engine.tiers.disk import DiskTier
 
 GREEDY = SamplingParams(temperature=0.0)
 DOMAIN = b"domain-of-tenant"
@@ -40,6 +44,20 @@ def chat(*messages: tuple[str, str], reply: bool = True) -> str:
     """The ChatML text of (role, content) pairs, ready for the assistant's reply."""
     text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in messages)
     return text + ("<|im_start|>assistant\n" if reply else "")
+
+
+def saved(backend: Backend, seq: int, start: int = 0) -> ByteArray:
+    """A snapshot in memory of its own."""
+    data = backend.snapshot(seq, start, lambda n: np.empty(n, dtype=np.uint8))
+    assert data is not None
+    return data
+
+
+def held(backend: Backend, seq: int) -> dict[int, int]:
+    """Tokens by position that a sequence of the simulated backend sees."""
+    cells = msgspec.msgpack.decode(saved(backend, seq).tobytes())
+    assert len(set(cells["positions"])) == len(cells["positions"])
+    return dict(zip(cells["positions"], cells["tokens"], strict=True))
 
 
 @dataclass(slots=True)
@@ -132,9 +150,13 @@ def bench(
     can_truncate: bool = True,
     slice_alone: int = 512,
     slice_beside_decode: int = 128,
+    hot_tokens: int | None = None,
+    ram_bytes: int = 0,
+    disk: Callable[[SimulatedBackend, FakeTime], DiskTier] | None = None,
+    time: FakeTime | None = None,
     backend: SimulatedBackend | None = None,
 ) -> Bench:
-    time = FakeTime()
+    time = time or FakeTime()
     if backend is None:
         settings = SimulatedSettings(
             n_cells=n_cells,
@@ -151,5 +173,8 @@ def bench(
         now=time.now,
         entropy=lambda: 7,
         pace=Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
+        hot_tokens=hot_tokens,
+        ram_bytes=ram_bytes,
+        disk=disk(backend, time) if disk else None,
     )
     return Bench(backend, scheduler, time)

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from unit.engine.harness import held
 from warmlane.engine.backends.base import Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
-from warmlane.engine.chains import CellTable, Chain, ChainPool, NoSequence
+from warmlane.engine.cells import CellTable
+from warmlane.engine.chains import Chain, ChainPool, NoSequence
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.vectors import IntVector, common_prefix
 
@@ -256,9 +257,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def chains_hold_what_they_say(self) -> None:
         for chain in self.p.pool:
-            held = msgspec.msgpack.decode(self.p.backend.snapshot(chain.seq))
-            by_position = dict(zip(held["positions"], held["tokens"], strict=True))
-            assert by_position == dict(enumerate(chain.tokens.view.tolist()))
+            assert held(self.p.backend, chain.seq) == dict(enumerate(chain.tokens.view.tolist()))
 
 
 TestPoolMachine = PoolMachine.TestCase

@@ -4,7 +4,7 @@ import jinja2
 import numpy as np
 import pytest
 
-from unit.engine.harness import Crashed, FakeTime, bench, chat
+from unit.engine.harness import Crashed, FakeTime, bench, chat, saved
 from warmlane.engine.backends.base import CacheFull, DecodeFailed, Slice
 from warmlane.engine.backends.bytes_vocab import CHAT_TEMPLATE, IM_END, IM_START, ByteTokenizer
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
@@ -64,14 +64,29 @@ def test_dropping_one_holder_keeps_the_cells_of_the_other(backend: SimulatedBack
 
 def test_a_snapshot_restores_the_same_cells(backend: SimulatedBackend) -> None:
     backend.decode([slice_of(0, 0, "hello", wants_logits=False)])
-    right, saved = seen(backend, 0, 5), backend.snapshot(0)
+    right, whole, tail = seen(backend, 0, 5), saved(backend, 0), saved(backend, 0, 3)
+    backend.truncate(0, 3)
+    assert backend.restore(0, tail, 3, 5)
+    assert seen(backend, 0, 5) == right
+    assert not backend.restore(0, tail, 2, 5)
     backend.clear()
-    assert backend.restore(3, saved)
+    assert backend.restore(3, whole, 0, 5)
     assert seen(backend, 3, 5) == right
-    assert not backend.restore(1, b"\xc1 no snapshot")
+    assert not backend.restore(1, np.frombuffer(b"\xc1 no snapshot", dtype=np.uint8), 0, 1)
     backend.decode([slice_of(2, 0, "x" * 57, wants_logits=False)])
-    assert not backend.restore(1, saved)
+    assert not backend.restore(1, whole, 0, 5)
     assert backend.n_used == 5 + 57
+    assert backend.snapshot(3, 0, lambda n: None) is None
+
+
+def test_of_a_snapshot_only_what_is_asked_for_stays(backend: SimulatedBackend) -> None:
+    backend.decode([slice_of(0, 0, "hello", wants_logits=False)])
+    whole = saved(backend, 0)
+    backend.decode([slice_of(1, 0, "he", wants_logits=False)])
+    assert backend.restore(1, whole, 2, 4)
+    assert backend.n_used == 9
+    backend.truncate(0, 4)
+    assert seen(backend, 1, 4) == seen(backend, 0, 4)
 
 
 def test_a_full_cache_changes_nothing(backend: SimulatedBackend) -> None:

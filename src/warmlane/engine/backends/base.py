@@ -7,7 +7,7 @@ half speed when the thread changes); only its `tokenizer` may be used from other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from warmlane.engine.protocol import SamplingParams
 from warmlane.engine.vectors import Int32Array
 
 LogitsRow = npt.NDArray[np.float32]
+ByteArray = npt.NDArray[np.uint8]
+Allocate = Callable[[int], ByteArray | None]
+"""Room for exactly so many bytes, or None if there is none to be had."""
 
 
 class CacheFull(Exception):
@@ -73,6 +76,10 @@ class Tokenizer(Protocol):
         """The bytes a sampled token adds to the reply; empty for control tokens."""
         ...
 
+    def spelled(self, token: int) -> bytes:
+        """The bytes that stand for the token in a prompt: those of `piece`, or a control token's own text."""
+        ...
+
     def is_eog(self, token: int) -> bool:
         """Whether the token ends a reply."""
         ...
@@ -84,18 +91,22 @@ class BackendInfo:
 
     `n_cells` is shared by all sequences; `window` is the longest sequence in tokens; `n_batch` the most tokens of one
     `decode`. Without `can_truncate` a sequence can only be extended or dropped, and only shared at its full length.
-    `fingerprint` names the weights, `tokenizer` the vocabulary.
+    Where `idle_cells_cost`, cells that no sequence of the batch sees slow it down nevertheless.
+    `fingerprint` names the weights, `tokenizer` the vocabulary, `kv_format` whatever else the bytes of a snapshot
+    depend on.
     """
 
     model: str
     fingerprint: str
     tokenizer: str
+    kv_format: str
     n_cells: int
     n_seq_max: int
     n_batch: int
     n_vocab: int
     window: int
     can_truncate: bool
+    idle_cells_cost: bool
     chat_template: str | None
     bos_token: str
     eos_token: str
@@ -135,13 +146,19 @@ class Backend(Protocol):
         """Empty the sequence; cells of no other sequence become free."""
         ...
 
-    def snapshot(self, seq: int) -> bytes:
-        """A copy of the sequence's cells, shared ones included. Changes nothing."""
+    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
+        """A copy of the sequence's cells from position `start` on, shared ones included, in the array that `allocate`
+        gives for it; None if it gives none. Changes nothing. `start` is 0 if the model cannot truncate."""
         ...
 
-    def restore(self, seq: int, data: bytes) -> bool:
-        """Fill the empty `seq` from a snapshot of an equally configured backend. False (and `seq` is empty) if there
-        are too few cells or the snapshot is of another kind; damage may go unnoticed, so keep a checksum."""
+    def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
+        """Give `seq`, which holds the positions before `begin`, those from there to `end` out of a snapshot that has
+        them. Takes as many free cells as the snapshot has, and frees those not asked for. A model that cannot truncate
+        restores whole snapshots into empty sequences only.
+
+        False (and `seq` is unchanged) if there are too few cells or the snapshot is of another kind. Damage may go
+        unnoticed, so keep a checksum.
+        """
         ...
 
     def clear(self) -> None:

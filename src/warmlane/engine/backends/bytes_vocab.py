@@ -53,6 +53,9 @@ class ByteTokenizer:
     def piece(self, token: int) -> bytes:
         return bytes((token,)) if token < 256 else b""
 
+    def spelled(self, token: int) -> bytes:
+        return bytes((token,)) if token < 256 else SPECIAL_TOKENS[token - 256].encode()
+
     def is_eog(self, token: int) -> bool:
         return token in (IM_END, END_OF_TEXT)
 

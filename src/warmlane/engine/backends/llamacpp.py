@@ -7,10 +7,19 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import llama_cpp
 import numpy as np
 from llama_cpp import llama_cpp as lib
 
-from warmlane.engine.backends.base import BackendInfo, CacheFull, DecodeFailed, LogitsRow, Slice
+from warmlane.engine.backends.base import (
+    Allocate,
+    BackendInfo,
+    ByteArray,
+    CacheFull,
+    DecodeFailed,
+    LogitsRow,
+    Slice,
+)
 from warmlane.engine.backends.llamacpp_batch import NativeBatch
 from warmlane.engine.backends.llamacpp_log import first_error
 from warmlane.engine.backends.llamacpp_model import GgufModel, file_fingerprint, load_model
@@ -67,6 +76,7 @@ class LlamaCppBackend:
         self._n_swa = self._gguf.n_swa
         self._batch = NativeBatch(config.n_batch)
         self.info = _describe(self._gguf, self._tokenizer, self._context, config)
+        self._scratch = self.info.n_seq_max
         self._warm_up()
 
     @property
@@ -96,18 +106,30 @@ class LlamaCppBackend:
     def drop(self, seq: int) -> None:
         lib.llama_memory_seq_rm(self._memory, seq, -1, -1)
 
-    def snapshot(self, seq: int) -> bytes:
-        size = lib.llama_state_seq_get_size(self._live, seq)
-        buffer = (ctypes.c_uint8 * size)()
-        written = lib.llama_state_seq_get_data(self._live, buffer, size, seq)
-        return memoryview(buffer)[:written].tobytes()
+    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
+        source = seq
+        if start > 0:
+            source = self._scratch
+            lib.llama_memory_seq_cp(self._memory, seq, source, start, -1)
+        try:
+            size = int(lib.llama_state_seq_get_size(self._live, source))
+            data = allocate(size)
+            if data is None or lib.llama_state_seq_get_data(self._live, _pointer(data), size, source) != size:
+                return None
+            return data
+        finally:
+            self.drop(self._scratch)
 
-    def restore(self, seq: int, data: bytes) -> bool:
-        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        restored = bool(lib.llama_state_seq_set_data(self._live, buffer, len(data), seq) == len(data))
-        if not restored:
-            self.drop(seq)
-        return restored
+    def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
+        # Into a sequence of its own first: a restore that fails empties its target.
+        target = self._scratch if self.info.can_truncate else seq
+        restored = int(lib.llama_state_seq_set_data(self._live, _pointer(data), data.size, target)) == data.size
+        whole = restored and self._spans(target, begin, end)
+        if whole and target != seq:
+            lib.llama_memory_seq_cp(self._memory, target, seq, begin, end)
+        if not whole or target != seq:
+            self.drop(target)
+        return whole
 
     def clear(self) -> None:
         lib.llama_memory_clear(self._memory, False)
@@ -131,6 +153,13 @@ class LlamaCppBackend:
         oldest = int(lib.llama_memory_seq_pos_min(self._memory, seq))
         return oldest == 0 or 0 <= oldest < length - self._n_swa
 
+    def _spans(self, seq: int, begin: int, end: int) -> bool:
+        """Whether a restored sequence holds these positions; without truncation, exactly these."""
+        last = int(lib.llama_memory_seq_pos_max(self._memory, seq))
+        if not self.info.can_truncate:
+            return begin == 0 and last == end - 1
+        return 0 <= int(lib.llama_memory_seq_pos_min(self._memory, seq)) <= begin and last >= end - 1
+
     def _warm_up(self) -> None:
         """The first decode builds graphs and starts threads; nobody's first turn should pay for it."""
         token = np.array([self._tokenizer.warmup_token], dtype=np.int32)
@@ -148,7 +177,8 @@ def _open_context(gguf: GgufModel, config: EngineConfig) -> lib.llama_context_p:
     params.n_ctx = config.n_ctx or (DEFAULT_CELLS_FLAT if config.flat else DEFAULT_CELLS_PAGED)
     params.n_batch = config.n_batch
     params.n_ubatch = config.n_batch
-    params.n_seq_max = config.sequences
+    # One more than the scheduler knows of, to take snapshots from and restore them into.
+    params.n_seq_max = config.sequences + 1
     params.n_threads = threads
     params.n_threads_batch = threads
     params.flash_attn_type = _flash_attention(config)
@@ -183,12 +213,14 @@ def _describe(
         model=gguf.name or config.model_name,
         fingerprint=file_fingerprint(Path(config.model_path)),
         tokenizer=tokenizer.fingerprint,
+        kv_format=f"llama-cpp-python {llama_cpp.__version__}, f16, unified, flash attention {_flash_attention(config)}",
         n_cells=n_cells,
-        n_seq_max=int(lib.llama_n_seq_max(context)),
+        n_seq_max=int(lib.llama_n_seq_max(context)) - 1,
         n_batch=config.n_batch,
         n_vocab=tokenizer.n_vocab,
         window=min(n_cells, gguf.n_ctx_train),
         can_truncate=not gguf.recurrent,
+        idle_cells_cost=not lib.llama_supports_gpu_offload(),
         chat_template=gguf.chat_template,
         bos_token=tokenizer.bos_text,
         eos_token=tokenizer.eos_text,
@@ -196,6 +228,10 @@ def _describe(
         special_tokens=tokenizer.special_tokens,
         sampling=gguf.sampling,
     )
+
+
+def _pointer(data: ByteArray) -> ctypes.Array[ctypes.c_uint8]:
+    return ctypes.cast(data.ctypes.data, ctypes.POINTER(ctypes.c_uint8))  # type: ignore[return-value]
 
 
 def available_cores() -> int:

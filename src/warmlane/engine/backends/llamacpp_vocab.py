@@ -63,6 +63,9 @@ class GgufTokenizer:
             known = self._pieces[token] = self._read_piece(token)
         return known
 
+    def spelled(self, token: int) -> bytes:
+        return self.piece(token) or self._text(token).encode()
+
     def is_eog(self, token: int) -> bool:
         return token in self._eog
 

@@ -16,7 +16,16 @@ from typing import NoReturn
 import msgspec
 import numpy as np
 
-from warmlane.engine.backends.base import BackendInfo, CacheFull, DecodeFailed, LogitsRow, SequenceFault, Slice
+from warmlane.engine.backends.base import (
+    Allocate,
+    BackendInfo,
+    ByteArray,
+    CacheFull,
+    DecodeFailed,
+    LogitsRow,
+    SequenceFault,
+    Slice,
+)
 from warmlane.engine.backends.bytes_vocab import (
     CHAT_TEMPLATE,
     IM_END,
@@ -98,12 +107,14 @@ class SimulatedBackend:
             model=model,
             fingerprint=hashlib.sha256(b"simulated-1").hexdigest(),
             tokenizer=hashlib.sha256("\0".join(SPECIAL_TOKENS).encode()).hexdigest(),
+            kv_format="cells-1",
             n_cells=n,
             n_seq_max=settings.n_seq_max,
             n_batch=settings.n_batch,
             n_vocab=N_VOCAB,
             window=n,
             can_truncate=settings.can_truncate,
+            idle_cells_cost=False,
             chat_template=CHAT_TEMPLATE,
             bos_token="",
             eos_token="<|im_end|>",
@@ -163,22 +174,30 @@ class SimulatedBackend:
         self._member[seq] = False
         self._due.pop(seq, None)
 
-    def snapshot(self, seq: int) -> bytes:
-        cells = np.flatnonzero(self._member[seq])
-        return msgspec.msgpack.encode(_Snapshot(self._token[cells].tolist(), self._position[cells].tolist()))
+    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
+        cells = np.flatnonzero(self._member[seq] & (self._position >= start))
+        saved = msgspec.msgpack.encode(_Snapshot(self._token[cells].tolist(), self._position[cells].tolist()))
+        data = allocate(len(saved))
+        if data is not None:
+            data[:] = np.frombuffer(saved, dtype=np.uint8)
+        return data
 
-    def restore(self, seq: int, data: bytes) -> bool:
-        self.drop(seq)
+    def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         try:
-            saved = msgspec.msgpack.decode(data, type=_Snapshot)
+            saved = msgspec.msgpack.decode(data.tobytes(), type=_Snapshot)
         except msgspec.DecodeError:
             return False
         free = np.flatnonzero(~self._member.any(axis=0))[: len(saved.tokens)]
         if free.size < len(saved.tokens) or len(saved.tokens) != len(saved.positions):
             return False
+        if not set(range(begin, end)) <= set(saved.positions):
+            return False
+        if not self.info.can_truncate and (begin > 0 or end != len(saved.positions)):
+            return False
         self._token[free] = saved.tokens
         self._position[free] = saved.positions
-        self._member[seq, free] = True
+        wanted = (self._position[free] >= begin) & (self._position[free] < end)
+        self._member[seq, free[wanted]] = True
         return True
 
     def clear(self) -> None:

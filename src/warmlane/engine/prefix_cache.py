@@ -1,0 +1,286 @@
+"""All KV an engine has computed, hot and in the lower tiers: what of a prompt is found, and what leaves for where.
+
+An idle chain leaves the hot pool as a snapshot of what it does not share, and comes back in milliseconds. An eviction
+loses work, never correctness; every tier is bounded by its domain and verified token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from warmlane.engine.backends.base import Backend, Tokenizer
+from warmlane.engine.chains import Chain, ChainPool
+from warmlane.engine.protocol import Divergence, OwnerId
+from warmlane.engine.tiers.disk import DiskSegment, DiskTier
+from warmlane.engine.tiers.ram import RamSegment, RamTier
+from warmlane.engine.tiers.saver import Saver
+from warmlane.engine.vectors import Int32Array, common_prefix
+
+UNRELATED_SHARE = 1 / 8
+"""The share of the hot budget that chains may keep while turns run to which they are of no use."""
+
+WORTH_KEEPING = 64
+"""Tokens of a chain that are snapshot before they are cut off: less is recomputed as quickly as it is found again."""
+
+EXCERPT_TOKENS = 16
+
+Interest = tuple[bytes, Int32Array]
+"""A domain and the tokens of a turn that runs or waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A running chain, and how many of its tokens came from which tier."""
+
+    chain: Chain
+    hot: int
+    ram: int
+    disk: int
+    divergence: Divergence | None
+
+
+class PrefixCache:
+    """The hot pool of a backend and its lower tiers. Used by one thread.
+
+    `hot_tokens` bounds the cells of chains no turn runs on (None: not at all). `interests` names the turns that run and
+    wait. With `sharing` off there is one chain and no lower tier.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        sharing: bool = True,
+        hot_tokens: int | None = None,
+        ram_bytes: int = 0,
+        disk: DiskTier | None = None,
+        idle_s: float = 30.0,
+        interests: Callable[[], Iterable[Interest]] = lambda: (),
+        now: Callable[[], float],
+    ) -> None:
+        self._backend = backend
+        self._sharing = sharing
+        self._whole = not backend.info.can_truncate
+        self._hot_tokens = hot_tokens
+        self._interests = interests
+        self._now = now
+        self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
+        self.ram = RamTier(ram_bytes if sharing else 0, whole=self._whole, now=now)
+        self.disk = disk if sharing else None
+        self._saver = Saver(self.pool, self.ram, self.disk, store=self._store, idle_s=idle_s, now=now)
+        self.spills = 0
+        self.restores = 0
+        self.restore_failures = 0
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether `tick` has something to do for the disk tier sooner or later."""
+        return self._saver.has_unsaved
+
+    def reusable(self, domain: bytes, tokens: Int32Array) -> int:
+        """How many tokens a placement would find in memory, hot or not."""
+        hot = self.pool.reusable(domain, tokens)
+        return self.ram.index.covered(domain, tokens[:-1], hot) if self._sharing else hot
+
+    def place(
+        self,
+        owner: OwnerId,
+        domain: bytes,
+        tokens: Int32Array,
+        *,
+        share: bool = True,
+        prefill_ms_per_token: float | None = None,
+    ) -> Placement:
+        """A running chain of `owner` with the longest prefix of `tokens` that any tier has; see `ChainPool.place`.
+        Files are read only where that is quicker than computing at the given speed."""
+        wanted = tokens[:-1]
+        divergence = self._divergence(domain, tokens)
+        own = self.pool.of(owner)
+        if own is not None and own.domain == domain and share:
+            self._keep_before_cut(own, wanted)
+        chain = self.pool.place(owner, domain, tokens, share=share)
+        hot, ram, disk = len(chain), 0, 0
+        if share and self._sharing:
+            ram, disk = self._extend(chain, wanted, prefill_ms_per_token)
+            if self._whole and ram + disk:
+                hot = 0
+        return Placement(chain, hot, ram, disk, divergence)
+
+    def release(self, owner: OwnerId, *, purge: bool) -> None:
+        """See `ChainPool.release`; a purge reaches every tier. What others rest on stays."""
+        chain = self.pool.of(owner)
+        self._saver.release(owner, purge=purge)
+        if purge and chain is not None:
+            self._rescue(chain)
+        self.pool.release(owner, purge=purge)
+
+    def checkpoint(self, chain: Chain) -> None:
+        """For models that cannot truncate: make this state one that can be returned to."""
+        if self._whole:
+            self._spill(chain)
+
+    def trim(self, *, busy: bool) -> None:
+        """Hold the hot budget. While turns run (`busy`) chains of no use to them leave as well: attention costs by the
+        highest used cell, so each would slow every step by more than its way back costs."""
+        if self._hot_tokens is None or not self._sharing:
+            return
+        while self._idle_cells() > self._hot_tokens and self.pool.evict_one():
+            pass
+        if not busy or not self.ram.limit_bytes:
+            return
+        strangers = sorted(
+            (c for c in self.pool if not c.running and not self._is_wanted(c)), key=lambda c: c.used_at, reverse=True
+        )
+        allowance = self._hot_tokens * UNRELATED_SHARE
+        for chain in strangers:
+            allowance -= self.pool.table.only_holder(chain.cells.view)
+            if allowance < 0:
+                self.pool.evict(chain)
+
+    def tick(self) -> None:
+        """Hand on to the disk tier what has been idle long enough. Cheap; call it between steps."""
+        self._saver.tick()
+
+    def clear(self) -> None:
+        """Drop everything in memory."""
+        self.pool.clear()
+        self.ram.clear()
+
+    def close(self, timeout_s: float) -> None:
+        """Save what is worth it, for at most this long."""
+        self._saver.close(timeout_s)
+
+    def _idle_cells(self) -> int:
+        _, owned, idle = self.pool.cells_by_state()
+        return owned + idle
+
+    def _is_wanted(self, chain: Chain) -> bool:
+        """Whether a turn that runs or waits shares at least half of the chain."""
+        return any(
+            domain == chain.domain and 2 * common_prefix(chain.tokens.view, tokens) >= len(chain)
+            for domain, tokens in self._interests()
+        )
+
+    def _spill(self, chain: Chain) -> None:
+        """Keep what only this chain holds, of all that is in memory."""
+        if not self.ram.limit_bytes or not len(chain):
+            return
+        begin = 0 if self._whole else self.pool.table.n_shared(chain.cells.view)
+        trail = self.ram.index.trail(chain.domain, chain.tokens.view, begin)
+        for segment, _ in reversed(trail):
+            self.ram.index.touch(segment, self._now())
+        start = trail[-1][1] if trail else begin
+        if start < len(chain) and self._store(chain, 0 if self._whole else start) is not None:
+            self.spills += 1
+
+    def _store(self, chain: Chain, start: int) -> RamSegment | None:
+        fill = partial(self._backend.snapshot, chain.seq, start)
+        return self.ram.store(chain.domain, chain.tokens.view, start, chain.owner, fill)
+
+    def _keep_before_cut(self, own: Chain, wanted: Int32Array) -> None:
+        common = common_prefix(own.tokens.view, wanted)
+        if self._whole or len(own) - common >= WORTH_KEEPING:
+            self._spill(own)
+
+    def _rescue(self, chain: Chain) -> None:
+        """Before a chain is purged: keep the prefix that others' snapshots rest on and nobody else holds."""
+        if self._whole or not self.ram.limit_bytes:
+            return
+        tokens = chain.tokens.view
+        needed = self.ram.index.needed(chain.domain, tokens)
+        start = self.ram.index.covered(chain.domain, tokens[:needed], self.pool.table.n_shared(chain.cells.view))
+        if needed > start and self.pool.truncate(chain, needed):
+            segment = self._store(chain, start)
+            if segment is not None:
+                segment.owner = None
+
+    # restoring
+
+    def _extend(self, chain: Chain, wanted: Int32Array, ms_per_token: float | None) -> tuple[int, int]:
+        """Continue the chain from the lower tiers; returns how many tokens came from RAM and from disk."""
+        ram = disk = 0
+        used: list[RamSegment] = []
+        while True:
+            covered = len(chain)
+            found = self.ram.index.best(chain.domain, wanted, covered)
+            loaded = self._load(chain.domain, wanted, covered, found[1] if found else covered, ms_per_token)
+            # Asked again: a file that was read in vain may have taken the place of what was found.
+            found = loaded or self.ram.index.best(chain.domain, wanted, covered)
+            if found is None or not self._restore(chain, *found):
+                break
+            used.append(found[0])
+            gained = len(chain) - (0 if self._whole else covered)
+            ram, disk = (ram, disk + gained) if loaded is not None else (ram + gained, disk)
+        for segment in reversed(used):
+            self.ram.index.touch(segment, self._now())
+        return ram, disk
+
+    def _load(
+        self, domain: bytes, wanted: Int32Array, covered: int, reach: int, ms_per_token: float | None
+    ) -> tuple[RamSegment, int] | None:
+        """Bring a file into memory that continues the prompt further than memory does."""
+        while self.disk is not None:
+            found = self.disk.best(domain, wanted, covered)
+            if found is None or found[1] <= reach or not self.disk.pays(found[0], found[1] - reach, ms_per_token):
+                return None
+            segment = self._read(self.disk, found[0])
+            if segment is not None:
+                return segment, found[1]
+            if not self.disk.was_removed(found[0]):
+                return None
+        return None
+
+    def _read(self, disk: DiskTier, file: DiskSegment) -> RamSegment | None:
+        segment = self.ram.store(file.domain, file.tokens, file.start, file.owner, partial(disk.read, file))
+        if segment is not None:
+            segment.saved = True
+            disk.touch(file)
+        return segment
+
+    def _restore(self, chain: Chain, segment: RamSegment, reach: int) -> bool:
+        if self._whole and not self.pool.truncate(chain, 0):
+            return False
+        begin = len(chain)
+        self.ram.hold(segment)
+        try:
+            if not self.pool.reserve(len(segment)):
+                return False
+            if not self._backend.restore(chain.seq, segment.data, begin, reach):
+                self.restore_failures += 1
+                self._saver.forget(segment)
+                return False
+            self.pool.grow(chain, segment.tokens[begin:reach])
+            self.restores += 1
+            return True
+        finally:
+            self.ram.let_go(segment)
+
+    # diagnosis
+
+    def _divergence(self, domain: bytes, tokens: Int32Array) -> Divergence | None:
+        best = (0, False)
+        cached: Int32Array | None = None
+        for other in self._cached(domain, tokens):
+            n = common_prefix(other, tokens)
+            if cached is None or (n, n == other.size) > best:
+                best, cached = (n, n == other.size), other
+        n, extended = best
+        if cached is None or extended or n == tokens.size:
+            return None
+        tokenizer = self._backend.tokenizer
+        return Divergence(n, int(cached.size), _excerpt(tokenizer, cached, n), _excerpt(tokenizer, tokens, n))
+
+    def _cached(self, domain: bytes, tokens: Int32Array) -> Iterable[Int32Array]:
+        """What each tier has of the domain that may agree with `tokens` the longest."""
+        chains = sorted((c for c in self.pool if c.domain == domain), key=lambda c: c.used_at, reverse=True)
+        yield from (c.tokens.view for c in chains)
+        for found in (self.ram.index.longest(domain, tokens), self.disk and self.disk.longest(domain, tokens)):
+            if found:
+                yield found[0].tokens
+
+
+def _excerpt(tokenizer: Tokenizer, tokens: Int32Array, start: int) -> str:
+    spelled = b"".join(tokenizer.spelled(int(t)) for t in tokens[start : start + EXCERPT_TOKENS])
+    return spelled.decode("utf-8", "replace")

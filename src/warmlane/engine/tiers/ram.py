@@ -1,0 +1,122 @@
+"""The RAM tier: snapshots in memory, bounded in bytes, the least recently used given up first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warmlane.engine.backends.base import Allocate, ByteArray
+from warmlane.engine.protocol import OwnerId
+from warmlane.engine.tiers.buffers import Buffers
+from warmlane.engine.tiers.segments import Segment, SegmentIndex
+from warmlane.engine.vectors import Int32Array, common_prefix
+
+Fill = Callable[[Allocate], ByteArray | None]
+
+
+@dataclass(slots=True, eq=False)
+class RamSegment(Segment):
+    """`data` is the snapshot, a view of `buffer`, which is not used again while there are `readers`. `saved` once it is
+    on its way to the disk, `gone` once it must not be there."""
+
+    data: ByteArray
+    buffer: ByteArray
+    readers: int = 0
+    saved: bool = False
+    gone: bool = False
+
+
+class RamTier:
+    """Used by one thread. Invariant: what all buffers take together never exceeds the limit."""
+
+    def __init__(self, limit_bytes: int, *, whole: bool, now: Callable[[], float]) -> None:
+        self.index: SegmentIndex[RamSegment] = SegmentIndex(whole=whole)
+        self._buffers = Buffers(limit_bytes)
+        self._now = now
+        self.evictions = 0
+        self.refusals = 0
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._buffers.limit_bytes
+
+    @property
+    def allocated_bytes(self) -> int:
+        return self._buffers.allocated_bytes
+
+    def store(
+        self, domain: bytes, tokens: Int32Array, start: int, owner: OwnerId | None, fill: Fill
+    ) -> RamSegment | None:
+        """Keep the snapshot that `fill` makes. None if it is larger than the tier, or if `fill` makes none. What the
+        new segment holds as well is given up, then the least recently used as far as room is needed."""
+        taken: list[ByteArray] = []
+
+        def allocate(n_bytes: int) -> ByteArray | None:
+            buffer = self._room(n_bytes)
+            if buffer is None:
+                return None
+            taken.append(buffer)
+            return buffer[:n_bytes]
+
+        data = fill(allocate)
+        if data is None:
+            for buffer in taken:
+                self._buffers.give_back(buffer)
+            return None
+        segment = RamSegment(
+            domain=domain,
+            tokens=tokens.copy(),
+            start=start,
+            size=int(data.size),
+            owner=owner,
+            used_s=self._now(),
+            data=data,
+            buffer=taken[-1],
+        )
+        for other in self.index:
+            if _within(other, segment):
+                self.remove(other)
+        self.index.add(segment)
+        return segment
+
+    def remove(self, segment: RamSegment) -> None:
+        """Give a segment up; its buffer is free once nobody reads it any more."""
+        self.index.remove(segment)
+        if not segment.readers:
+            self._buffers.give_back(segment.buffer)
+
+    def hold(self, segment: RamSegment) -> None:
+        """Keep the segment's bytes as they are until `let_go`."""
+        segment.readers += 1
+
+    def let_go(self, segment: RamSegment) -> None:
+        segment.readers -= 1
+        if not segment.readers and segment not in self.index:
+            self._buffers.give_back(segment.buffer)
+
+    def clear(self) -> None:
+        for segment in self.index:
+            self.remove(segment)
+
+    def _room(self, n_bytes: int) -> ByteArray | None:
+        if n_bytes > self.limit_bytes:
+            self.refusals += 1
+            return None
+        while (buffer := self._buffers.take(n_bytes)) is None:
+            victim = next((s for s in self.index if not s.readers), None)
+            if victim is None:
+                return None
+            self.remove(victim)
+            self.evictions += 1
+        return buffer
+
+
+def _within(inner: RamSegment, outer: RamSegment) -> bool:
+    """Whether all that `inner` holds is in `outer`."""
+    n = int(inner.tokens.size)
+    return (
+        inner.domain == outer.domain
+        and inner.start >= outer.start
+        and n <= outer.tokens.size
+        and common_prefix(inner.tokens, outer.tokens) == n
+    )

@@ -1,0 +1,123 @@
+"""One snapshot in one file.
+
+Layout: magic, header length and CRC-32 (8 little-endian bytes), the header in msgpack, the snapshot. The header names
+what the snapshot belongs to and carries the snapshot's size and CRC-32; a file is whole or it is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from warmlane.engine.backends.base import Allocate, ByteArray
+from warmlane.engine.vectors import Int32Array
+
+SUFFIX = ".kv"
+DRAFT_SUFFIX = ".tmp"
+_MAGIC = b"WLANEKV1"
+_FIXED_BYTES = len(_MAGIC) + 8
+
+
+class Header(msgspec.Struct, frozen=True):
+    """`key` names the model and everything else a snapshot depends on; `tokens` are little-endian int32."""
+
+    key: bytes
+    domain: bytes
+    start: int
+    tokens: bytes
+    size: int
+    checksum: int
+
+    @property
+    def ids(self) -> Int32Array:
+        return np.frombuffer(self.tokens, dtype="<i4").astype(np.int32)
+
+
+def make_header(*, key: bytes, domain: bytes, start: int, tokens: Int32Array, data: ByteArray) -> Header:
+    """The header of a file that holds `data`; reads all of it for the checksum."""
+    return Header(key, domain, start, tokens.astype("<i4").tobytes(), int(data.size), zlib.crc32(data.data))
+
+
+def file_name(header: Header) -> str:
+    """The same for equal contents, so that nothing is stored twice."""
+    digest = hashlib.sha256(b"".join((header.key, header.domain, header.start.to_bytes(8, "little"), header.tokens)))
+    return digest.hexdigest()[:40] + SUFFIX
+
+
+def write(path: Path, header: Header, data: ByteArray) -> int:
+    """Write the file whole or not at all, readable by its owner alone; returns its size in bytes. Raises OSError."""
+    draft = path.with_suffix(DRAFT_SUFFIX)
+    head = msgspec.msgpack.encode(header)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", buffering=0) as file:
+            file.write(_MAGIC + len(head).to_bytes(4, "little") + zlib.crc32(head).to_bytes(4, "little") + head)
+            view = data.data
+            while len(view):
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+    return _FIXED_BYTES + len(head) + int(data.size)
+
+
+def read_header(path: Path) -> tuple[Header, int] | None:
+    """The header and the offset of the snapshot; None if the file is not one of ours, or not all there."""
+    try:
+        with path.open("rb") as file:
+            fixed = file.read(_FIXED_BYTES)
+            n = int.from_bytes(fixed[8:12], "little")
+            size = os.fstat(file.fileno()).st_size
+            if fixed[:8] != _MAGIC or n > size:
+                return None
+            head = file.read(n)
+    except OSError:
+        return None
+    if len(head) != n or zlib.crc32(head) != int.from_bytes(fixed[12:16], "little"):
+        return None
+    try:
+        header = msgspec.msgpack.decode(head, type=Header)
+    except msgspec.DecodeError:
+        return None
+    offset = _FIXED_BYTES + n
+    if size != offset + header.size or len(header.tokens) % 4 or not 0 <= header.start < len(header.tokens) // 4:
+        return None
+    return header, offset
+
+
+def read_data(path: Path, header: Header, allocate: Allocate) -> ByteArray | None:
+    """The snapshot of a file whose header was `header` when it was indexed. None if `allocate` gives no room. Raises
+    ValueError if the file is another one now, or damaged, and OSError."""
+    data = allocate(header.size)
+    if data is None:
+        return None
+    found = read_header(path)
+    if found is None or found[0] != header:
+        raise ValueError("the file is not the one that was indexed")
+    with path.open("rb", buffering=0) as file:
+        file.seek(found[1])
+        view = data.data
+        while len(view):
+            n = file.readinto(view)
+            if not n:
+                raise ValueError("the file ends early")
+            view = view[n:]
+    if zlib.crc32(data.data) != header.checksum:
+        raise ValueError("the checksum does not fit")
+    return data
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename last through a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
