@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.server import LiveServer, environment
@@ -132,9 +133,31 @@ def test_the_command_measures_a_server_against_a_peer(paged_server: LiveServer, 
 
 def test_the_command_starts_the_server_it_measures() -> None:
     command = [sys.executable, "-m", "warmlane", "bench", "agg8", "--start", "--pairs", "1"]
-    simulated = environment() | {"WARMLANE_ENGINE": "simulated", "PATH": os.environ["PATH"]}
+    simulated = environment() | {"WARMLANE_ENGINE": "simulated"}
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=simulated, check=False)
 
     assert done.returncode == 0, done.stderr
     assert "no peer" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bench_that_is_stopped_stops_what_it_started(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "warmlane", "bench", "share12", "--start", "--pairs", "50"]
+    bench = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment() | {"WARMLANE_ENGINE": "simulated"}
+    )
+    try:
+        assert bench.stderr is not None
+        line = next(line for line in bench.stderr if line.startswith("warming up ours: "))
+        url = line.split()[3].rstrip(",")
+        assert httpx.get(f"{url}/ready").status_code == 200
+
+        bench.send_signal(number)
+
+        assert bench.wait(60) == 128 + number
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/ready")
+    finally:
+        bench.kill()
+        bench.communicate()

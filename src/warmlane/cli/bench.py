@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import random
 import shlex
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 PACING_FLAG = "--max-inter-token-ms"
 EXIT_FAILED = 1
+EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_MISSED = 3
 
 
@@ -104,6 +106,8 @@ def bench(
     try:
         report = asyncio.run(_measure(flags, settings))
         _write(report, flags)
+    except asyncio.CancelledError:
+        return EXIT_TERMINATED
     except BenchError as error:
         typer.echo(f"warmlane: {error.message}", err=True)
         return EXIT_FAILED
@@ -122,10 +126,18 @@ async def _measure(flags: _Flags, settings: Settings | None) -> Report:
     from warmlane.bench.report import make_report
     from warmlane.bench.run import run
 
+    _cancel_on_sigterm()
     async with _planned(flags, settings) as plan:
         typer.echo(f"seed {plan.seed}, {plan.n_pairs} pairs a workload", err=True)
         outcomes = await run(plan, lambda line: typer.echo(line, err=True))
         return make_report(plan, outcomes, version=__version__, n_cores=available_cores())
+
+
+def _cancel_on_sigterm() -> None:
+    """So that servers that were started are stopped then, too; SIGINT does the same already."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def _write(report: Report, flags: _Flags) -> None:
