@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.live
 DIALECTS = pytest.mark.parametrize("name", PATHS)
 NOT_A_REASON = ("", "hit", "fresh", "no_key")
 """What is said where nothing was looked up, or was found: no reason for a prompt that was prefilled again."""
+
+PREFILLED = re.compile(r'^warmlane_tokens_total\{kind="prefilled".*\} (\S+)$', re.MULTILINE)
 
 TOOLS = "\n".join(
     f'{{"name": "tool_{n}", "description": "does thing {n} to what it is given", "input_schema": {{"type": "object"}}}}'
@@ -38,7 +41,7 @@ def client(paged_server: LiveServer) -> Iterator[httpx.Client]:
         yield made
 
 
-def ask(client: httpx.Client, name: str, dialogue: Dialogue, **extra: object) -> Told:
+def ask(client: httpx.Client, name: str, dialogue: Dialogue, **extra: Any) -> Told:
     return told(name, client.post(PATHS[name], json=body_of(name, dialogue, **extra)))
 
 
@@ -189,7 +192,7 @@ def test_in_sixty_calls_every_turn_that_reuses_little_says_why() -> None:
                     ask(client, "messages", [("user", noise(1000 + one_off, 4000))], max_tokens=4)
             said.append(("user", f"result {call}: {noise(100 + call, 60)}"))
             line = f"x-anthropic-billing-header: cch={rng.randrange(16**5):05x}"
-            named = {"diagnostics": {"previous_message_id": previous}}
+            named: dict[str, Any] = {"diagnostics": {"previous_message_id": previous}}
             body = body_of("messages", said, system=f"{line}\n{rules}", max_tokens=24, **named)
             response = client.post("/v1/messages", json=body)
             answer = told("messages", response)
@@ -212,9 +215,7 @@ def test_in_sixty_calls_every_turn_that_reuses_little_says_why() -> None:
 def test_the_engine_prefills_what_was_not_cached(client: httpx.Client, name: str) -> None:
     def prefilled() -> int:
         page = client.get("/metrics").text
-        return sum(
-            int(float(n)) for n in re.findall(r'^warmlane_tokens_total\{kind="prefilled".*\} (\S+)$', page, re.M)
-        )
+        return sum(int(float(n)) for n in PREFILLED.findall(page))
 
     said = [("system", noise(19, 1500))]
     for turn in range(3):
@@ -239,7 +240,7 @@ def test_what_changed_is_named_with_the_token_it_changed_at() -> None:
             named = {"previous_message_id": first.id}
             body = body_of("messages", dialogue, model=model, system=system, diagnostics=named)
             reply = client.post("/v1/messages", json=body).json()["diagnostics"]
-            return {} if reply is None else reply["cache_miss_reason"]  # type: ignore[no-any-return]
+            return {} if reply is None else reply["cache_miss_reason"]
 
         head = len("#system\nbe brief#\n#user\n")  # a control token is one token
         assert diagnosis([*asked, ("assistant", "echo: two"), ("user", "three")]) == {}
