@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, FilePath, ValidationError
+from pydantic import BeforeValidator, ByteSize, Field, FilePath, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -25,7 +25,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from warmlane.engine.config import EngineKind
+from warmlane.engine.config import EngineKind, FlashAttention
 from warmlane.errors import ConfigError
 
 DEFAULT_MODEL: Final = "smollm2-135m-instruct"
@@ -122,6 +122,23 @@ class Settings(BaseSettings):
     max_waiting: int = Field(16, ge=0, description="Turns that may wait for a seat before more are refused.")
     ctx: int = Field(16384, ge=512, description="KV cells, in tokens, that all running turns share.")
     threads: Count | None = Field(None, description="Threads that compute; all cores by default.")
+    flash_attention: FlashAttention = Field(
+        FlashAttention.AUTO, description="Whether attention is fused: auto, on or off."
+    )
+    hot_tokens: Count | None = Field(
+        None, description="KV cells that warm conversations may keep while no turn runs; 8192 on a CPU by default."
+    )
+    ram_cache: ByteSize = Field(
+        ByteSize(2 << 30),
+        description="Memory for the KV of conversations that left the cells, such as 2GiB; 0 for none.",
+    )
+    disk_cache: Path | None = Field(
+        None, description="A folder for the KV of conversations, so that a restart is warm; none by default."
+    )
+    disk_cache_size: ByteSize = Field(ByteSize(8 << 30), description="What the folder of --disk-cache may hold.")
+    max_inter_token_ms: Seconds | None = Field(
+        None, description="The longest gap in a stream that a prefill beside it may cause; no bound by default."
+    )
     store: str = Field(
         default_factory=default_store, min_length=1, description="Where responses are kept: a path, a URL, or memory:."
     )

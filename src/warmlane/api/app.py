@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
@@ -25,6 +25,7 @@ from warmlane.turns.archive import ResponseArchive
 from warmlane.turns.service import TurnService
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+BeforeScrape = Callable[[], Awaitable[None]]
 
 
 def create_app(
@@ -35,20 +36,27 @@ def create_app(
     settings: EdgeSettings | None = None,
     clock: Clock | None = None,
     registry: CollectorRegistry | None = None,
+    before_scrape: BeforeScrape | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
     """The application over one spine.
 
-    `lifespan` is entered before the first request and left after the last one. `registry` is what `/metrics` shows;
-    without one there is no such route.
+    `lifespan` is entered before the first request and left after the last one. `registry` is what `/metrics` shows,
+    after `before_scrape`; without one there is no such route.
     """
     edge = Edge(
         turns=turns, archive=archive, host=host, settings=settings or EdgeSettings(), clock=clock or SystemClock()
     )
-    return assemble(edge, registry=registry, lifespan=lifespan)
+    return assemble(edge, registry=registry, before_scrape=before_scrape, lifespan=lifespan)
 
 
-def assemble(edge: Edge, *, registry: CollectorRegistry | None = None, lifespan: Lifespan | None = None) -> FastAPI:
+def assemble(
+    edge: Edge,
+    *,
+    registry: CollectorRegistry | None = None,
+    before_scrape: BeforeScrape | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
     """`create_app` for a caller that brings its own sources of time and ids."""
 
     @asynccontextmanager
@@ -64,7 +72,7 @@ def assemble(edge: Edge, *, registry: CollectorRegistry | None = None, lifespan:
         app.router.routes.extend(turn_routes)
     models.add_routes(app, edge)
     sessions.add_routes(app, edge)
-    health.add_routes(app, edge, registry=registry)
+    health.add_routes(app, edge, registry=registry, before_scrape=before_scrape)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Guard, edge=edge)
     return app

@@ -14,6 +14,7 @@ from warmlane import config
 from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
+from warmlane.cli.engine_readings import EngineReadings
 from warmlane.cli.keys import is_loopback, load_api_keys
 from warmlane.cli.models import ModelSource, read_chat_template, resolve_model, resolve_on_demand
 from warmlane.clock import SystemClock
@@ -72,7 +73,8 @@ async def build(settings: Settings) -> Server:
     async with AsyncExitStack() as opened:
         parts = await _spine_parts(settings, resolve_model(settings), opened)
         keys = KeyRing(_ring(load_api_keys(settings), settings.admin_key))
-        spine = Spine(parts)
+        spine, engines = Spine(parts), EngineReadings(parts.host)
+        parts.metrics.watch_engines(engines.readings)
         app = create_app(
             turns=spine,
             archive=spine,
@@ -84,6 +86,7 @@ async def build(settings: Settings) -> Server:
             ),
             clock=parts.clock,
             registry=parts.metrics.registry,
+            before_scrape=engines.refresh,
         )
         return Server(app, parts.host, opened.pop_all(), settings=settings, keys=keys)
     raise AssertionError("unreachable: the stack swallows nothing")
@@ -145,6 +148,13 @@ def engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
         capacity=settings.capacity,
         flat=settings.flat,
         n_threads=settings.n_threads,
+        flash_attention=settings.flash_attention,
+        hot_tokens=settings.hot_tokens,
+        ram_cache_bytes=settings.ram_cache if "ram_cache" in settings.model_fields_set else None,
+        # A folder a model: each has one worker that owns it.
+        disk_cache_dir=None if settings.disk_cache is None else str(settings.disk_cache.expanduser() / model.name),
+        disk_cache_bytes=settings.disk_cache_size,
+        max_inter_token_ms=settings.max_inter_token_ms,
         simulated_hash=settings.simulated_hash,
     )
 

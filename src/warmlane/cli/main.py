@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ByteSize
 from typer.models import OptionInfo
 
 from warmlane import __version__
@@ -17,7 +18,7 @@ from warmlane.cli.keys import load_api_keys
 from warmlane.cli.logs import configure_logging
 from warmlane.cli.models import resolve_model, resolve_on_demand
 from warmlane.config import LogLevel, Settings, flag_of, load_settings
-from warmlane.engine.config import EngineKind
+from warmlane.engine.config import EngineKind, FlashAttention
 from warmlane.errors import ConfigError
 
 app = typer.Typer(
@@ -55,10 +56,12 @@ def _option(name: str) -> OptionInfo:
     """The option of a setting. Its value is None unless given, so that the environment and the file can speak."""
     setting = Settings.model_fields[name]
     default = setting.get_default(call_default_factory=True, validated_data={})
+    if isinstance(default, ByteSize):
+        default = default.human_readable()
     shown = "" if default in (None, False, ()) else f" [default: {default}]"
     flag = flag_of(name)
     declared = f"{flag}/--no-{flag[2:]}" if setting.annotation is bool else flag
-    metavar = {"api_key": "TENANT=KEY", "on_demand": "MODEL"}.get(name)
+    metavar = {"api_key": "TENANT=KEY", "on_demand": "MODEL", "ram_cache": "SIZE", "disk_cache_size": "SIZE"}.get(name)
     option = typer.Option(declared, help=f"{setting.description}{shown}", metavar=metavar)
     assert isinstance(option, OptionInfo)
     return option
@@ -96,6 +99,12 @@ def serve(
     max_waiting: Annotated[int | None, _option("max_waiting")] = None,
     ctx: Annotated[int | None, _option("ctx")] = None,
     threads: Annotated[int | None, _option("threads")] = None,
+    flash_attention: Annotated[FlashAttention | None, _option("flash_attention")] = None,
+    hot_tokens: Annotated[int | None, _option("hot_tokens")] = None,
+    ram_cache: Annotated[str | None, _option("ram_cache")] = None,
+    disk_cache: Annotated[Path | None, _option("disk_cache")] = None,
+    disk_cache_size: Annotated[str | None, _option("disk_cache_size")] = None,
+    max_inter_token_ms: Annotated[float | None, _option("max_inter_token_ms")] = None,
     store: Annotated[str | None, _option("store")] = None,
     store_timeout_s: Annotated[float | None, _option("store_timeout_s")] = None,
     api_key: Annotated[list[str] | None, _option("api_key")] = None,

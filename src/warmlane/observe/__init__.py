@@ -1,5 +1,5 @@
 """Metrics of the server, for Prometheus."""
 
-from warmlane.observe.metrics import Metrics, ModelNumbers
+from warmlane.observe.metrics import EngineReading, Metrics, ModelNumbers
 
-__all__ = ["Metrics", "ModelNumbers"]
+__all__ = ["EngineReading", "Metrics", "ModelNumbers"]

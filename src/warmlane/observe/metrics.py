@@ -31,6 +31,30 @@ class ModelNumbers:
     disposals_owed: int
 
 
+@dataclass(frozen=True, slots=True)
+class EngineReading:
+    """An engine's statistics by name, as numbers of one instant."""
+
+    model: str
+    values: Mapping[str, float]
+
+
+class _EngineCollector(Collector):
+    """Each statistic is a gauge `warmlane_engine_NAME`: a restarted worker counts from 0 again."""
+
+    def __init__(self, source: Callable[[], Iterable[EngineReading]]) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        gauges: dict[str, GaugeMetricFamily] = {}
+        for reading in self._source():
+            for name, value in reading.values.items():
+                full = f"warmlane_engine_{name}"
+                gauge = gauges.setdefault(full, GaugeMetricFamily(full, "Of the worker that runs.", labels=["model"]))
+                gauge.add_metric([reading.model], float(value))
+        yield from gauges.values()
+
+
 class _ModelCollector(Collector):
     def __init__(self, source: Callable[[], Iterable[ModelNumbers]]) -> None:
         self._source = source
@@ -113,3 +137,7 @@ class Metrics:
     def watch(self, source: Callable[[], Iterable[ModelNumbers]]) -> None:
         """Report the models of `source` at every scrape."""
         self.registry.register(_ModelCollector(source))
+
+    def watch_engines(self, source: Callable[[], Iterable[EngineReading]]) -> None:
+        """Report the engines of `source` at every scrape."""
+        self.registry.register(_EngineCollector(source))

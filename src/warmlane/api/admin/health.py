@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 from fastapi import FastAPI, Request
 from prometheus_client import CollectorRegistry
@@ -39,7 +41,13 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
 
 
-def add_routes(app: FastAPI, edge: Edge, *, registry: CollectorRegistry | None) -> None:
+def add_routes(
+    app: FastAPI,
+    edge: Edge,
+    *,
+    registry: CollectorRegistry | None,
+    before_scrape: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     @app.api_route("/", methods=_PROBE, response_model=None)
     async def root() -> Response:
         return _json(Root("warmlane", warmlane.__version__))
@@ -62,6 +70,8 @@ def add_routes(app: FastAPI, edge: Edge, *, registry: CollectorRegistry | None) 
         async def metrics(request: Request) -> Response:
             if not caller_of(request.scope).identity.admin:
                 raise HttpRefusal(403, "The metrics are of all tenants; ask with the admin key.", code="admin_only")
+            if before_scrape is not None:
+                await before_scrape()
             encoder, media_type = choose_encoder(request.headers.get("accept", ""))
             return Response(encoder(registry), headers={"content-type": media_type})
 
