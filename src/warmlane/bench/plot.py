@@ -23,7 +23,7 @@ def save_plot(report: Report, path: Path) -> None:
         (f"{workload.name}: {metric.name}", metric, found)
         for workload in report.workloads
         for metric in workload.metrics
-        if (found := metric.judged or metric.ratio) is not None and found.low > 0
+        if metric.better is not None and (found := metric.judged or metric.ratio) is not None and found.low > 0
     ]
     if not rows:
         raise BenchError("There is no ratio to plot: give a peer.")
@@ -34,6 +34,8 @@ def save_plot(report: Report, path: Path) -> None:
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.invert_yaxis()
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.axvline(1, color="black", linewidth=0.6)
     axes.grid(visible=True, axis="x", which="both", alpha=0.25)
     axes.set_xlabel("ours ÷ peer (of a bound on itself: our value), 90 % interval; the bar is the bound")

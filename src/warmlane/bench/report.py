@@ -11,6 +11,9 @@ from warmlane.bench.run import Outcome, Plan
 from warmlane.bench.stats import Better, Estimate, Verdict, estimate, judge
 from warmlane.bench.workload import Against, Metric, Sample, Side
 
+MIN_PAIRS = 5
+"""Fewer decide nothing: their interval is too narrow for what one pair differs from the next."""
+
 
 class JsonEstimate(msgspec.Struct, frozen=True):
     """A median and its 90 % bootstrap interval."""
@@ -22,7 +25,7 @@ class JsonEstimate(msgspec.Struct, frozen=True):
 
 class JsonBound(msgspec.Struct, frozen=True, kw_only=True):
     """`on` is `peer` (the ratio of our value to the peer's) or `itself` (our value). `verdict` is null where there was
-    nothing to judge it by."""
+    nothing to judge it by, or fewer than `MIN_PAIRS` of it."""
 
     value: float
     on: Against
@@ -131,7 +134,7 @@ def _row(workload: str, metric: JsonMetric) -> str:
         sign = "≤" if metric.better is Better.LOWER else "≥"
         of = " of peer" if metric.bound.on is Against.PEER else f" {metric.unit}".rstrip()
         bound = f"{sign} {metric.bound.value:g}{of}"
-        verdict = metric.bound.verdict or "no peer"
+        verdict = metric.bound.verdict or ("too few pairs" if metric.judged else "no peer")
     ratio = metric.judged or metric.ratio
     shown = f"{ratio.median:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]" if ratio else ""
     ours, peer = _number(metric.ours_median), _number(metric.peer_median)
@@ -156,7 +159,8 @@ def _metric(metric: Metric, outcome: Outcome, seed: int) -> JsonMetric:
     judged = ratio if metric.against is Against.PEER else (estimate(ours, seed=seed) if ours else None)
     bound = None
     if metric.bound is not None:
-        verdict = judge(judged, metric.bound, metric.better) if judged and metric.better else None
+        enough = len(ours if metric.against is Against.ITSELF else ratios) >= MIN_PAIRS
+        verdict = judge(judged, metric.bound, metric.better) if judged and metric.better and enough else None
         bound = JsonBound(value=metric.bound, on=metric.against, verdict=verdict)
     return JsonMetric(
         name=metric.name,

@@ -37,10 +37,10 @@ SHARE = Metric(name="share", unit="%", better=Better.HIGHER, bound=99.0, against
 
 
 async def test_the_ratio_is_the_median_of_the_pairs_ratios() -> None:
-    report = await report_of(outcome(TIME, [1.0, 4.0, 3.0], [2.0, 2.0, 4.0]))
+    report = await report_of(outcome(TIME, [1.0, 4.0, 3.0, 1.5, 1.5], [2.0, 2.0, 4.0, 2.0, 2.0]))
 
     metric = report.workloads[0].metrics[0]
-    assert (metric.ours_median, metric.peer_median) == (3.0, 2.0)
+    assert (metric.ours_median, metric.peer_median) == (1.5, 2.0)
     assert metric.ratio is not None
     assert (metric.ratio.median, metric.ratio.low, metric.ratio.high) == (0.75, 0.5, 2.0)
     assert metric.bound is not None
@@ -49,13 +49,13 @@ async def test_the_ratio_is_the_median_of_the_pairs_ratios() -> None:
 
 
 async def test_a_missed_bound_is_listed() -> None:
-    report = await report_of(outcome(TIME, [3.0, 4.0, 3.0], [2.0, 2.0, 2.0]), outcome(SHARE, [90.0, 91.0, 92.0]))
+    report = await report_of(outcome(TIME, [3.0] * 5, [2.0] * 5), outcome(SHARE, [90.0, 91.0, 92.0, 90.0, 91.0]))
 
     assert report.missed == ("scripted: t", "scripted: share")
 
 
 async def test_a_bound_on_itself_needs_no_peer_and_one_on_the_ratio_does() -> None:
-    report = await report_of(outcome(SHARE, [99.5, 99.6, 99.7]), outcome(TIME, [1.0]), peer=False)
+    report = await report_of(outcome(SHARE, [99.5, 99.6, 99.7, 99.6, 99.6]), outcome(TIME, [1.0]), peer=False)
 
     share, time = (workload.metrics[0] for workload in report.workloads)
     assert share.judged == JsonEstimate(99.6, 99.5, 99.7)
@@ -74,7 +74,7 @@ async def test_what_only_one_side_has_makes_no_ratio() -> None:
 
 async def test_the_table_has_a_row_a_metric_and_each_note_once() -> None:
     failed = Outcome(ScriptedWorkload({}, name="other"), failure="it broke")
-    report = await report_of(outcome(TIME, [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]), failed)
+    report = await report_of(outcome(TIME, [1.0, 2.0, 3.0, 1.0, 2.0], [2.0] * 5), failed)
 
     lines = list(table(report))
 
@@ -117,3 +117,13 @@ async def test_nothing_to_plot_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(BenchError, match="no ratio"):
         save_plot(report, tmp_path / "out.png")
+
+
+async def test_few_pairs_decide_nothing() -> None:
+    report = await report_of(outcome(TIME, [3.0] * 4, [2.0] * 4))
+
+    bound = report.workloads[0].metrics[0].bound
+    assert bound is not None
+    assert bound.verdict is None
+    assert "too few pairs" in list(table(report))[1]
+    assert report.missed == ()
