@@ -150,10 +150,10 @@ def engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
         n_threads=settings.n_threads,
         flash_attention=settings.flash_attention,
         hot_tokens=settings.hot_tokens,
-        ram_cache_bytes=settings.ram_cache if "ram_cache" in settings.model_fields_set else None,
+        ram_cache_bytes=int(settings.ram_cache) if "ram_cache" in settings.model_fields_set else None,
         # A folder a model: each has one worker that owns it.
         disk_cache_dir=None if settings.disk_cache is None else str(settings.disk_cache.expanduser() / model.name),
-        disk_cache_bytes=settings.disk_cache_size,
+        disk_cache_bytes=int(settings.disk_cache_size),
         max_inter_token_ms=settings.max_inter_token_ms,
         simulated_hash=settings.simulated_hash,
     )
