@@ -68,6 +68,21 @@ class TraceLog:
             now=_excerpt(now.text, shown),
         )
 
+    def knows_half(self, domain: bytes, now: Trace) -> bool:
+        """Whether a turn of this domain and model has been through at least the first half of this prompt."""
+        half = now.tokens[: (len(now.tokens) + 1) // 2]
+        if not len(half):
+            return False
+        last = half[-1]
+        return any(
+            owner == domain
+            and len(trace.tokens) >= len(half)
+            and trace.tokens[len(half) - 1] == last
+            and trace.model == now.model
+            and np.array_equal(trace.tokens[: len(half)], half)
+            for (owner, _), trace in self._traces.items()
+        )
+
 
 def common_prefix(a: npt.NDArray[np.int32], b: npt.NDArray[np.int32]) -> int:
     """How many leading tokens two sequences share."""

@@ -66,10 +66,11 @@ class _Prepared:
 
 @dataclass(slots=True)
 class _Reply:
-    """What the engine has said so far."""
+    """What the engine has said so far. `lost`: most of the prompt was warm once, and is not any more."""
 
     divergence: Divergence | None = None
     placed: Placed | None = None
+    lost: bool = False
     text: str = ""
     ended: Ended | None = None
 
@@ -255,6 +256,8 @@ class Turn:
         )
         async with aclosing(events):
             async for event in events:
+                if isinstance(event, Placed) and event.cached_tokens < event.prompt_tokens / 2:
+                    reply.lost = self._parts.traces.knows_half(request.domain, trace)
                 await self._hear(reply, event)
         if reply.ended is None or reply.placed is None:
             raise EngineFault("The engine ended the turn without saying how.")
@@ -289,7 +292,9 @@ class Turn:
             stop_reason=StopReason(ended.reason.value),
             stop_sequence=ended.stop_sequence,
             usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens),
-            cache=CacheFacts(_cache_outcome(lease, placed), lease.reason.value, placed.cached_tokens, reply.divergence),
+            cache=CacheFacts(
+                _cache_outcome(lease, placed), _reason(lease, reply).value, placed.cached_tokens, reply.divergence
+            ),
             timings=Timings(self._queued_s * 1000, ended.prefill_ms, ended.decode_ms),
         )
 
@@ -326,6 +331,13 @@ def _canonical_instructions(request: TurnRequest) -> str | None:
         return request.instructions
     opening = tuple(itertools.takewhile(lambda m: m.role in (Role.SYSTEM, Role.DEVELOPER), request.input))
     return "\n\n".join(message.text for message in opening) if opening else None
+
+
+def _reason(lease: Lease, reply: _Reply) -> MissReason:
+    """Why so much was prefilled: what the lookup found, or if that was no miss, that the engine gave up the cells."""
+    if reply.lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
+        return MissReason.EVICTED
+    return lease.reason
 
 
 def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:
