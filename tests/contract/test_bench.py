@@ -30,7 +30,7 @@ from warmlane.engine.config import EngineConfig, EngineKind
 pytestmark = pytest.mark.live
 
 SIMULATED = EngineConfig(kind=EngineKind.SIMULATED, n_ctx=16384)
-LAUNCHER = warmlane_launcher("--engine", "simulated", disk_cache=False)
+LAUNCHER = warmlane_launcher("--engine", "simulated")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from warmlane.errors import BenchError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """The first turn of a long prompt is cold; the next comes after SIGTERM and a start with the same store, and the
-    same disk cache where the server has one."""
+    same disk cache where the server can have one."""
 
     name: ClassVar = "restart"
     metrics: ClassVar = (
@@ -56,5 +56,5 @@ class Restart:
             "reused": 100 * restarted.cached_tokens / restarted.prompt_tokens,
             "prompt": float(restarted.prompt_tokens),
         }
-        notes = () if launcher.durable_flags else (f"{side.name}: it has no disk cache to start with",)
+        notes = () if launcher.durable_flags else (f"{side.name}: it cannot be told to keep what it computed",)
         return Sample(values, notes)

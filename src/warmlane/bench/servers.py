@@ -114,15 +114,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def warmlane_launcher(*flags: str, disk_cache: bool) -> Launcher:
-    """Ours, with a store of its own. `disk_cache`: whether `serve` has the flags of a disk tier."""
+def warmlane_launcher(*flags: str) -> Launcher:
+    """Ours, with a store of its own."""
     command = (sys.executable, "-m", "warmlane", "serve", "--host", HOST, "--port", "{port}")
-    durable = ("--disk-cache", "{folder}/kv", "--disk-cache-size", "4GiB")
     return Launcher(
         command=(*command, "--store", "{folder}/bench.db", *flags),
         ready_path="/ready",
         small_flags=("--capacity", "4", "--max-waiting", "16"),
-        durable_flags=durable if disk_cache else (),
+        durable_flags=("--disk-cache", "{folder}/kv", "--disk-cache-size", "4GiB"),
     )
 
 

@@ -194,9 +194,7 @@ def _launchers(flags: _Flags, settings: Settings | None) -> tuple[Launcher | Non
         return None, None
     source = resolve_model(settings)
     model_flags = ("--model", settings.model) if source.path else ()
-    ours = warmlane_launcher(
-        *model_flags, *shlex.split(flags.serve_args), disk_cache="disk_cache" in Settings.model_fields
-    )
+    ours = warmlane_launcher(*model_flags, *shlex.split(flags.serve_args))
     if flags.peer_bin is None:
         return ours, None
     if source.path is None:
@@ -210,12 +208,13 @@ def _choose(flags: _Flags, settings: Settings | None) -> Sequence[Workload]:
     from warmlane.bench.catalogue import catalogue
     from warmlane.engine.config import EngineConfig
 
-    engine = EngineConfig()
+    engine, paced = EngineConfig(), PACING_FLAG in flags.serve_args
     if settings is not None:
         from warmlane.cli.compose import engine_config
 
         engine = engine_config(settings, resolve_model(settings))
-    known = {workload.name: workload for workload in catalogue(engine, paced=PACING_FLAG in flags.serve_args)}
+        paced = paced or settings.max_inter_token_ms is not None
+    known = {workload.name: workload for workload in catalogue(engine, paced=paced)}
     for name in flags.workloads:
         if name not in known:
             raise ConfigError(f"There is no workload {name!r}. Known: {', '.join(known)}.")

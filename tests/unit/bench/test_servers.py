@@ -57,7 +57,10 @@ def test_the_peer_is_set_up_as_ours_is() -> None:
     assert line.endswith("-np 16")
 
 
-def test_ours_keeps_what_it_computed_if_it_can() -> None:
-    assert warmlane_launcher(disk_cache=False).durable_flags == ()
-    assert "--disk-cache" in warmlane_launcher(disk_cache=True).durable_flags
-    assert "127.0.0.1" in warmlane_launcher(disk_cache=False).command
+def test_ours_keeps_what_it_computed() -> None:
+    launcher = warmlane_launcher("--ctx", "8192")
+
+    assert "--disk-cache" in launcher.durable_flags
+    assert "--disk-cache" not in launcher.command
+    assert "127.0.0.1" in launcher.command
+    assert launcher.command[-2:] == ("--ctx", "8192")
