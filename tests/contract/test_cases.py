@@ -177,7 +177,7 @@ def test_in_sixty_calls_every_turn_that_reuses_little_says_why() -> None:
     previous: str | None = None
     explained: dict[int, str] = {}
     with (
-        live_server("--engine", "simulated", "--ctx", "8192") as server,
+        live_server("--engine", "simulated", "--ctx", "8192", "--ram-cache", "0") as server,
         httpx.Client(base_url=server.base_url, timeout=60) as client,
     ):
         for call in range(60):
@@ -205,7 +205,7 @@ def test_in_sixty_calls_every_turn_that_reuses_little_says_why() -> None:
             previous = answer.id
     assert not any(reason in NOT_A_REASON for reason in explained.values()), explained
     assert explained.keys() <= {15, 30, 40, 50}
-    assert (explained[15], explained[40]) == ("messages_changed", "system_changed")
+    assert (explained[15], explained[40], explained[50]) == ("messages_changed", "system_changed", "evicted")
 
 
 # what is told of it

@@ -152,7 +152,7 @@ def test_a_fault_is_one_turns_alone(client: httpx.Client, name: str, after: int,
     """A stream that runs beside it goes on, the server lives, and the next turn is served."""
     beside = body_of(name, [("user", "SLOW:2 EMIT:" + "b" * 40)], stream=True)
     with client.stream("POST", PATHS[name], json=beside) as bystander:
-        pieces = iter(deltas(name, bystander.iter_lines()))
+        pieces = deltas(name, bystander.iter_lines())
         heard = [next(pieces)]
         body = body_of(name, [("user", f"FAIL:{after} EMIT:abcdef")], stream=stream)
         failed = client.post(PATHS[name], json=body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,13 +105,18 @@ def streamed_text(name: str, response: httpx.Response) -> str:
     return strict.completion_stream(events, usage=True)
 
 
-def deltas(name: str, lines: Iterable[str]) -> Iterable[str]:
+def deltas(name: str, lines: Iterable[str]) -> Iterator[str]:
     """The pieces of text in the lines of a stream, as they come."""
     for line in lines:
-        if line.startswith("data: {"):
-            piece = _piece(name, json.loads(line[6:]))
-            if piece:
-                yield piece
+        if line.startswith("data: {") and (piece := _piece(name, json.loads(line[6:]))):
+            yield piece
+
+
+async def deltas_of(name: str, lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    """`deltas` of a stream read asynchronously."""
+    async for line in lines:
+        for piece in deltas(name, (line,)):
+            yield piece
 
 
 def _piece(name: str, event: Any) -> str:

@@ -1,0 +1,58 @@
+"""Faults other servers have had, tried on a live one: crowds. docs/cases.md tells which is which."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from support.crowd import Guest, answers, churn, empty, guests, resident_bytes
+from support.server import LiveServer, live_server
+
+pytestmark = pytest.mark.live
+
+SYSTEM = "You guard numbers, and repeat only your own. " * 45
+N_GUESTS = 32
+ROUNDS = 10
+N_REQUESTS = 300
+
+
+@pytest.fixture
+async def http(paged_server: LiveServer) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=paged_server.base_url, timeout=60) as made:
+        yield made
+
+
+async def test_a_crowd_behind_one_system_prompt_never_hears_of_each_other() -> None:
+    """Half of the answers are hashes of the cells seen, half repeat a number; each is what its client gets alone."""
+    rng = random.Random(17)
+    flags = ("--simulated-hash", "--capacity", str(N_GUESTS))
+    with live_server("--engine", "simulated", *flags) as server:
+        async with httpx.AsyncClient(base_url=server.base_url, timeout=60) as http:
+            secrets = [str(n) for n in rng.sample(range(10_000, 100_000), N_GUESTS)]
+            said = [f"Repeat {s}." if i % 2 else f"EMIT:It is {s}." for i, s in enumerate(secrets)]
+
+            async def hear(crowd: list[Guest], salt: str) -> list[str]:
+                return await answers(http, crowd, model="simulated", system=SYSTEM, salt=salt, max_tokens=20)
+
+            alone = [(await hear([Guest("chat", asked)], f"alone {asked}"))[0] for asked in said]
+            for number in range(ROUNDS):
+                crowd = guests(rng, said, leaving=0.3)
+                for guest, heard, expected in zip(crowd, await hear(crowd, f"round {number}"), alone, strict=True):
+                    whole = guest.leaves_after is None
+                    assert heard == expected if whole else expected.startswith(heard)
+            await empty(http)
+            assert len(set(alone)) == N_GUESTS
+
+
+async def test_short_requests_of_which_every_third_is_left_leave_nothing(
+    paged_server: LiveServer, http: httpx.AsyncClient
+) -> None:
+    await churn(http, first=0, n=N_REQUESTS // 3)
+    await empty(http)
+    before = resident_bytes(paged_server)
+    await churn(http, first=N_REQUESTS // 3, n=2 * N_REQUESTS // 3)
+    await empty(http)
+    assert resident_bytes(paged_server) - before < N_REQUESTS * 64 * 1024
