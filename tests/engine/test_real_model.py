@@ -133,18 +133,6 @@ def test_a_shared_prefix_computes_bit_for_bit_what_a_private_one_does(backend: B
     assert np.array_equal(compute(backend, 2, stem.size, tail), private)
 
 
-def test_a_snapshot_comes_back_bit_for_bit(backend: Backend) -> None:
-    backend.clear()
-    stem, tail = ids(backend, "Once upon a time there was a lighthouse keeper who"), ids(backend, " lived")
-    compute(backend, 0, 0, stem)
-    saved = backend.snapshot(0)
-    expected = compute(backend, 0, stem.size, tail)
-    backend.clear()
-    assert backend.restore(5, saved)
-    assert np.array_equal(compute(backend, 5, stem.size, tail), expected)
-    assert not backend.restore(6, b"\0" * 64)
-
-
 async def test_turn_two_finds_prompt_and_reply_warm_and_answers_as_if_cold(engine: LocalEngine) -> None:
     owner = engine.new_owner()
     history = [user("Name three rivers in Europe.")]

@@ -15,6 +15,7 @@ from warmlane.engine.backends.native_env import set_native_defaults
 from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.engine.pace import Pace
+from warmlane.engine.prefix_cache import CacheSettings
 from warmlane.engine.protocol import EngineInfo
 from warmlane.engine.scheduler import Scheduler
 from warmlane.engine.tiers.disk import DiskTier
@@ -111,10 +112,8 @@ def _make_scheduler(backend: Backend, config: EngineConfig) -> Scheduler:
         now=time.monotonic,
         entropy=lambda: secrets.randbits(64),
         pace=Pace(n_batch=backend.info.n_batch, max_gap_ms=config.max_inter_token_ms),
-        hot_tokens=hot_tokens,
-        ram_bytes=ram_bytes,
+        cache=CacheSettings(hot_tokens=hot_tokens, ram_bytes=ram_bytes, idle_s=config.disk_idle_s),
         disk=disk,
-        disk_idle_s=config.disk_idle_s,
     )
 
 

@@ -91,7 +91,7 @@ class Counters:
             ram_refusals=ram.refusals,
             disk_bytes=disk.used_bytes if disk else 0,
             disk_limit_bytes=disk.limit_bytes if disk else 0,
-            disk_segments=len(disk) if disk else 0,
+            disk_segments=disk.n_segments if disk else 0,
             disk_writes=disk.writes if disk else 0,
             disk_write_errors=disk.write_errors if disk else 0,
             disk_damaged=disk.damaged if disk else 0,

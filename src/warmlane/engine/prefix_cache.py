@@ -30,6 +30,18 @@ Interest = tuple[bytes, Int32Array]
 """A domain and the tokens of a turn that runs or waits."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """`hot_tokens` bounds the cells of chains no turn runs on (None: not at all), `ram_bytes` the RAM tier; what rests
+    for `idle_s` is written to the disk tier. A prefix shorter than `least_shared` tokens is stored with each chain that
+    has it: a conversation's snapshot should not hang on another's for the first words of a template."""
+
+    hot_tokens: int | None = None
+    ram_bytes: int = 0
+    idle_s: float = 30.0
+    least_shared: int = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A running chain, and how many of its tokens came from which tier."""
@@ -44,8 +56,7 @@ class Placement:
 class PrefixCache:
     """The hot pool of a backend and its lower tiers. Used by one thread.
 
-    `hot_tokens` bounds the cells of chains no turn runs on (None: not at all). `interests` names the turns that run and
-    wait. With `sharing` off there is one chain and no lower tier.
+    `interests` names the turns that run and wait. With `sharing` off there is one chain and no lower tier.
     """
 
     def __init__(
@@ -53,23 +64,29 @@ class PrefixCache:
         backend: Backend,
         *,
         sharing: bool = True,
-        hot_tokens: int | None = None,
-        ram_bytes: int = 0,
+        settings: CacheSettings = CacheSettings(),
         disk: DiskTier | None = None,
-        idle_s: float = 30.0,
         interests: Callable[[], Iterable[Interest]] = lambda: (),
         now: Callable[[], float],
     ) -> None:
         self._backend = backend
         self._sharing = sharing
         self._whole = not backend.info.can_truncate
-        self._hot_tokens = hot_tokens
+        self._settings = settings
         self._interests = interests
         self._now = now
         self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
-        self.ram = RamTier(ram_bytes if sharing else 0, whole=self._whole, now=now)
+        self.ram = RamTier(settings.ram_bytes if sharing else 0, whole=self._whole, now=now)
         self.disk = disk if sharing else None
-        self._saver = Saver(self.pool, self.ram, self.disk, store=self._store, idle_s=idle_s, now=now)
+        self._saver = Saver(
+            self.pool,
+            self.ram,
+            self.disk,
+            store=self._store,
+            idle_s=settings.idle_s,
+            least_shared=settings.least_shared,
+            now=now,
+        )
         self.spills = 0
         self.restores = 0
         self.restore_failures = 0
@@ -124,16 +141,17 @@ class PrefixCache:
     def trim(self, *, busy: bool) -> None:
         """Hold the hot budget. While turns run (`busy`) chains of no use to them leave as well: attention costs by the
         highest used cell, so each would slow every step by more than its way back costs."""
-        if self._hot_tokens is None or not self._sharing:
+        hot_tokens = self._settings.hot_tokens
+        if hot_tokens is None or not self._sharing:
             return
-        while self._idle_cells() > self._hot_tokens and self.pool.evict_one():
+        while self._idle_cells() > hot_tokens and self.pool.evict_one():
             pass
         if not busy or not self.ram.limit_bytes:
             return
         strangers = sorted(
             (c for c in self.pool if not c.running and not self._is_wanted(c)), key=lambda c: c.used_at, reverse=True
         )
-        allowance = self._hot_tokens * UNRELATED_SHARE
+        allowance = hot_tokens * UNRELATED_SHARE
         for chain in strangers:
             allowance -= self.pool.table.only_holder(chain.cells.view)
             if allowance < 0:
@@ -167,13 +185,19 @@ class PrefixCache:
         """Keep what only this chain holds, of all that is in memory."""
         if not self.ram.limit_bytes or not len(chain):
             return
-        begin = 0 if self._whole else self.pool.table.n_shared(chain.cells.view)
-        trail = self.ram.index.trail(chain.domain, chain.tokens.view, begin)
+        trail = self.ram.index.trail(
+            chain.domain, chain.tokens.view, begin := self._shared(chain), least=self._settings.least_shared
+        )
         for segment, _ in reversed(trail):
             self.ram.index.touch(segment, self._now())
         start = trail[-1][1] if trail else begin
         if start < len(chain) and self._store(chain, 0 if self._whole else start) is not None:
             self.spills += 1
+
+    def _shared(self, chain: Chain) -> int:
+        """How many of the chain's tokens other hot chains will go on holding."""
+        shared = 0 if self._whole else self.pool.table.n_shared(chain.cells.view)
+        return shared if shared >= min(self._settings.least_shared, len(chain)) else 0
 
     def _store(self, chain: Chain, start: int) -> RamSegment | None:
         fill = partial(self._backend.snapshot, chain.seq, start)
@@ -210,11 +234,15 @@ class PrefixCache:
             found = loaded or self.ram.index.best(chain.domain, wanted, covered)
             if found is None or not self._restore(chain, *found):
                 break
-            used.append(found[0])
             gained = len(chain) - (0 if self._whole else covered)
             ram, disk = (ram, disk + gained) if loaded is not None else (ram + gained, disk)
+            if gained >= min(self._settings.least_shared, len(found[0]) / 2):
+                used.append(found[0])
+        # The first last: what others continue must not be given up before them.
         for segment in reversed(used):
             self.ram.index.touch(segment, self._now())
+            if self.disk is not None:
+                self.disk.touch_like(segment)
         return ram, disk
 
     def _load(
@@ -236,7 +264,6 @@ class PrefixCache:
         segment = self.ram.store(file.domain, file.tokens, file.start, file.owner, partial(disk.read, file))
         if segment is not None:
             segment.saved = True
-            disk.touch(file)
         return segment
 
     def _restore(self, chain: Chain, segment: RamSegment, reach: int) -> bool:
@@ -276,9 +303,9 @@ class PrefixCache:
         """What each tier has of the domain that may agree with `tokens` the longest."""
         chains = sorted((c for c in self.pool if c.domain == domain), key=lambda c: c.used_at, reverse=True)
         yield from (c.tokens.view for c in chains)
-        for found in (self.ram.index.longest(domain, tokens), self.disk and self.disk.longest(domain, tokens)):
-            if found:
-                yield found[0].tokens
+        in_ram = self.ram.index.longest(domain, tokens)
+        on_disk = self.disk.longest(domain, tokens) if self.disk is not None else None
+        yield from (found[0].tokens for found in (in_ram, on_disk) if found is not None)
 
 
 def _excerpt(tokenizer: Tokenizer, tokens: Int32Array, start: int) -> str:

@@ -16,7 +16,7 @@ from warmlane.engine.counters import Counters
 from warmlane.engine.flights import find_driver, land, still_follows
 from warmlane.engine.messages import FailureKind, TurnEvent, TurnFailed, TurnOutput
 from warmlane.engine.pace import Pace
-from warmlane.engine.prefix_cache import Interest, Placement, PrefixCache
+from warmlane.engine.prefix_cache import CacheSettings, Interest, Placement, PrefixCache
 from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId, Placed
 from warmlane.engine.sampler import BadLogits
 from warmlane.engine.stats import EngineStats
@@ -43,10 +43,8 @@ class Scheduler:
         now: Callable[[], float],
         entropy: Callable[[], int],
         pace: Pace | None = None,
-        hot_tokens: int | None = None,
-        ram_bytes: int = 0,
+        cache: CacheSettings | None = None,
         disk: DiskTier | None = None,
-        disk_idle_s: float = 30.0,
     ) -> None:
         info = backend.info
         self._backend = backend
@@ -60,14 +58,7 @@ class Scheduler:
         self._pace = pace or Pace(n_batch=info.n_batch)
         self._n_batch = info.n_batch
         self.cache = PrefixCache(
-            backend,
-            sharing=not flat,
-            hot_tokens=hot_tokens,
-            ram_bytes=ram_bytes,
-            disk=disk,
-            idle_s=disk_idle_s,
-            interests=self._interests,
-            now=now,
+            backend, sharing=not flat, settings=cache or CacheSettings(), disk=disk, interests=self._interests, now=now
         )
         self.pool = self.cache.pool
         self._queue: deque[Turn] = deque()

@@ -13,6 +13,7 @@ from warmlane.engine.backends.base import Backend, ByteArray
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.messages import TurnEvent, TurnFailed
 from warmlane.engine.pace import Pace
+from warmlane.engine.prefix_cache import CacheSettings
 from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, Placed, SamplingParams
 from warmlane.engine.scheduler import Scheduler
 from warmlane.engine.tiers.disk import DiskTier
@@ -152,6 +153,7 @@ def bench(
     slice_beside_decode: int = 128,
     hot_tokens: int | None = None,
     ram_bytes: int = 0,
+    least_shared: int = 64,
     disk: Callable[[SimulatedBackend, FakeTime], DiskTier] | None = None,
     time: FakeTime | None = None,
     backend: SimulatedBackend | None = None,
@@ -173,8 +175,7 @@ def bench(
         now=time.now,
         entropy=lambda: 7,
         pace=Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
-        hot_tokens=hot_tokens,
-        ram_bytes=ram_bytes,
+        cache=CacheSettings(hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=least_shared),
         disk=disk(backend, time) if disk else None,
     )
     return Bench(backend, scheduler, time)

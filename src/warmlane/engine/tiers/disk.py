@@ -96,7 +96,9 @@ class DiskTier:
         """What our files take, those of other models included."""
         return self._bytes
 
-    def __len__(self) -> int:
+    @property
+    def n_segments(self) -> int:
+        """Files that serve this model."""
         return len(self._index)
 
     def best(self, domain: bytes, wanted: Int32Array, covered: int) -> tuple[DiskSegment, int] | None:
@@ -104,10 +106,10 @@ class DiskTier:
         with self._lock:
             return self._index.best(domain, wanted, covered)
 
-    def covered(self, domain: bytes, wanted: Int32Array, covered: int = 0) -> int:
+    def covered(self, domain: bytes, wanted: Int32Array, covered: int = 0, *, least: int = 1) -> int:
         """See `SegmentIndex.covered`."""
         with self._lock:
-            return self._index.covered(domain, wanted, covered)
+            return self._index.covered(domain, wanted, covered, least=least)
 
     def longest(self, domain: bytes, wanted: Int32Array) -> tuple[DiskSegment, int] | None:
         """See `SegmentIndex.longest`."""
@@ -138,11 +140,13 @@ class DiskTier:
             self._bytes_per_s += _SMOOTHING * (segment.size / took_s - self._bytes_per_s)
         return data
 
-    def touch(self, segment: DiskSegment) -> None:
-        """It was of use; remembered through a restart by the file's time."""
+    def touch_like(self, segment: Segment) -> None:
+        """The file with this content, if there is one, was of use; remembered through a restart by its time."""
         with self._lock:
-            self._index.touch(segment, self._now())
-        _set_used(segment.path)
+            file = self._find(segment)
+            if file is not None:
+                self._index.touch(file, self._now())
+                _set_used(file.path)
 
     def save(self, segment: RamSegment, done: Callable[[], None]) -> None:
         """Write a segment in the background, which must stay unchanged until `done` is called, on any thread."""
@@ -169,10 +173,9 @@ class DiskTier:
     def remove_like(self, segment: Segment) -> None:
         """Remove the file with this content, if there is one."""
         with self._lock:
-            for own in self._index:
-                same = own.domain == segment.domain and own.start == segment.start
-                if same and np.array_equal(own.tokens, segment.tokens):
-                    self._drop(own)
+            file = self._find(segment)
+            if file is not None:
+                self._drop(file)
 
     def remove_of(self, owner: OwnerId) -> None:
         """Remove what this owner's conversation has put here."""
@@ -232,6 +235,13 @@ class DiskTier:
             if oldest is None:
                 return
             self._drop(oldest)
+
+    def _find(self, segment: Segment) -> DiskSegment | None:
+        for own in self._index:
+            same = own.domain == segment.domain and own.start == segment.start
+            if same and np.array_equal(own.tokens, segment.tokens):
+                return own
+        return None
 
     def _drop(self, segment: DiskSegment) -> None:
         if segment in self._index:

@@ -32,6 +32,7 @@ class Saver:
         *,
         store: Callable[[Chain, int], RamSegment | None],
         idle_s: float,
+        least_shared: int,
         now: Callable[[], float],
     ) -> None:
         self._pool = pool
@@ -39,6 +40,7 @@ class Saver:
         self._disk = disk
         self._store = store
         self._idle_s = idle_s
+        self._least = least_shared
         self._now = now
         self._next_s = 0.0
         self._pending: list[RamSegment] = []
@@ -109,7 +111,8 @@ class Saver:
         if self._disk is None or chain.kept >= len(chain) or (not at_once and len(self._pending) >= MOST_PENDING):
             return
         tokens = chain.tokens.view
-        start = self._ram.index.covered(chain.domain, tokens, self._disk.covered(chain.domain, tokens))
+        start = self._disk.covered(chain.domain, tokens, least=self._least)
+        start = self._ram.index.covered(chain.domain, tokens, start, least=self._least)
         if start < len(chain):
             segment = self._store(chain, start if self._pool.can_truncate else 0)
             if segment is None:

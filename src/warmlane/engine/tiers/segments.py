@@ -69,9 +69,9 @@ class SegmentIndex(Generic[S]):
             del self._segments[segment]
             self._segments[segment] = None
 
-    def best(self, domain: bytes, wanted: Int32Array, covered: int) -> tuple[S, int] | None:
+    def best(self, domain: bytes, wanted: Int32Array, covered: int, *, least: int = 1) -> tuple[S, int] | None:
         """The segment that continues the first `covered` tokens of `wanted` furthest, and how far; None if none does
-        by enough."""
+        by `least` tokens, or by so many as make restoring it worth while."""
         found: tuple[S, int] | None = None
         reach = covered
         for segment in self._segments:
@@ -80,21 +80,22 @@ class SegmentIndex(Generic[S]):
             n = common_prefix(segment.tokens, wanted)
             if self._whole and n != segment.tokens.size:
                 continue
-            if n > reach and n - covered >= len(segment) * WORTH_SHARE:
+            if n > reach and n - covered >= max(least, len(segment) * WORTH_SHARE):
                 found, reach = (segment, n), n
         return found
 
-    def trail(self, domain: bytes, wanted: Int32Array, covered: int = 0) -> list[tuple[S, int]]:
-        """The segments that continue `covered` tokens of `wanted` one behind the other, and how far each does."""
+    def trail(self, domain: bytes, wanted: Int32Array, covered: int = 0, *, least: int = 1) -> list[tuple[S, int]]:
+        """The segments that continue `covered` tokens of `wanted` one behind the other, each by `least` or to the end,
+        and how far each does."""
         found: list[tuple[S, int]] = []
-        while (step := self.best(domain, wanted, covered)) is not None:
+        while (step := self.best(domain, wanted, covered, least=min(least, max(1, wanted.size - covered)))) is not None:
             found.append(step)
             covered = step[1]
         return found
 
-    def covered(self, domain: bytes, wanted: Int32Array, covered: int = 0) -> int:
+    def covered(self, domain: bytes, wanted: Int32Array, covered: int = 0, *, least: int = 1) -> int:
         """How many leading tokens of `wanted` are at hand where `covered` of them are."""
-        trail = self.trail(domain, wanted, covered)
+        trail = self.trail(domain, wanted, covered, least=least)
         return trail[-1][1] if trail else covered
 
     def longest(self, domain: bytes, wanted: Int32Array) -> tuple[S, int] | None:
