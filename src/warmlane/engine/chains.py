@@ -24,7 +24,8 @@ class NoSequence(Exception):
 @dataclass(slots=True, eq=False)
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
-    pool's clock; `kept` tokens of it are known to be in a lower tier."""
+    pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its
+    last snapshot on the way was taken."""
 
     seq: int
     domain: bytes
@@ -35,6 +36,7 @@ class Chain:
     used_at: int = 0
     used_s: float = 0.0
     kept: int = 0
+    kept_at: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)

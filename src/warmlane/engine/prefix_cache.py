@@ -24,6 +24,9 @@ UNRELATED_SHARE = 1 / 8
 WORTH_KEEPING = 64
 """Tokens of a chain that are snapshot before they are cut off: less is recomputed as quickly as it is found again."""
 
+CHECKPOINT_TOKENS = 512
+"""How far apart snapshots of a prompt are on the way, for models that cannot truncate."""
+
 EXCERPT_TOKENS = 16
 
 Interest = tuple[bytes, Int32Array]
@@ -133,10 +136,17 @@ class PrefixCache:
             self._rescue(chain)
         self.pool.release(owner, purge=purge)
 
-    def checkpoint(self, chain: Chain) -> None:
-        """For models that cannot truncate: make this state one that can be returned to."""
-        if self._whole:
+    def checkpoint(self, chain: Chain, remaining: int) -> None:
+        """After a slice of prefill, with `remaining` tokens to compute. A model that cannot truncate returns to
+        snapshots only, so some are taken on the way: where the last token of the prompt is all that is missing, which
+        is where the same prompt and a longer one meet it, and now and then before."""
+        if self._whole and (remaining == 1 or len(chain) - chain.kept_at >= CHECKPOINT_TOKENS):
+            chain.kept_at = len(chain)
             self._spill(chain)
+
+    def slice_limit(self, remaining: int) -> int:
+        """The most tokens of prefill to compute before the next `checkpoint`."""
+        return remaining - 1 if self._whole and self.ram.limit_bytes and remaining > 1 else remaining
 
     def trim(self, *, busy: bool) -> None:
         """Hold the hot budget. While turns run (`busy`) chains of no use to them leave as well: attention costs by the

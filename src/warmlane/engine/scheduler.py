@@ -144,6 +144,7 @@ class Scheduler:
             prefill = self._next_prefill()
             if prefill is not None:
                 limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
+                limit = min(limit, self.cache.slice_limit(prefill.remaining))
                 if limit > 0:
                     rows.append((prefill, _slice_of(prefill, limit)))
             if self.pool.reserve(sum(s.tokens.size for _, s in rows)):
@@ -273,6 +274,8 @@ class Scheduler:
             self.pool.grow(turn.chain, piece.tokens)
             if piece.wants_logits:
                 self._advance(turn, decoded, index)
+            else:
+                self.cache.checkpoint(turn.chain, turn.remaining)
 
     def _yield_place(self, turn: Turn) -> None:
         """A turn whose prefill cannot go on now lets those behind it go first."""

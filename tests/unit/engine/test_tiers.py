@@ -491,3 +491,42 @@ def test_a_divergence_is_seen_across_tiers(tmp_path: Path) -> None:
     assert on_disk is not None
     assert in_ram.offset == on_disk.offset - ("blue"[0] == "brown"[0])
     assert on_disk.prompt.startswith("lue fox")
+
+
+# models that cannot truncate
+
+
+def recurrent() -> Bench:
+    return bench(can_truncate=False, hash_mode=True, ram_bytes=1 << 20)
+
+
+def test_without_truncation_the_same_prompt_again_is_warm() -> None:
+    b = recurrent()
+    one, two = (b.ask(prompt("hi"), owner=i, max_tokens=8) for i in (1, 2))
+    assert b.text(one) == b.text(two)
+    assert b.placed(two).cached_tokens == b.placed(two).prompt_tokens - 1
+    b.check_accounts()
+
+
+def test_without_truncation_an_edited_message_returns_to_the_turn_before_it() -> None:
+    b = recurrent()
+    one = b.ask(prompt("hi"), owner=1, max_tokens=8)
+    history = prompt("hi") + b.text(one)
+    for message in ("first try", "second try"):
+        text = history + "<|im_end|>\n" + chat(("user", message))
+        turn = b.ask(text, owner=1, max_tokens=8)
+        assert b.text(turn) == recurrent_alone(text)
+        assert b.placed(turn).cached_tokens >= len(b.tokens(history)) - 1
+
+
+def recurrent_alone(text: str) -> str:
+    b = recurrent()
+    return b.text(b.ask(text, max_tokens=8))
+
+
+def test_without_truncation_a_long_prompt_leaves_ways_back() -> None:
+    b = recurrent()
+    b.ask("a" * 2000, owner=1, max_tokens=1)
+    turn = b.ask("a" * 1500 + "b" * 100, owner=2, max_tokens=1)
+    assert b.placed(turn).cached_tokens >= 900
+    b.check_accounts()

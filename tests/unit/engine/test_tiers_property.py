@@ -42,6 +42,9 @@ class LateWriter:
             job()
         del self.jobs[:n]
 
+    def drain(self, timeout_s: float) -> None:
+        self.work(len(self.jobs) if timeout_s > 0 else 0)
+
     def close(self, timeout_s: float) -> bool:
         self.work(len(self.jobs) if timeout_s > 0 else 0)
         return not self.jobs

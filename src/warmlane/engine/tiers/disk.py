@@ -191,6 +191,10 @@ class DiskTier:
                 if segment.owner == owner:
                     segment.owner = None
 
+    def drain(self, timeout_s: float) -> None:
+        """Wait until everything saved so far is written, for at most this long."""
+        self._writer.drain(timeout_s)
+
     def close(self, timeout_s: float) -> None:
         """Finish what is to be written, for at most this long, and give the directory up."""
         if not self._writer.close(timeout_s):

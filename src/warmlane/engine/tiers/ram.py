@@ -27,11 +27,13 @@ class RamSegment(Segment):
 
 
 class RamTier:
-    """Used by one thread. Invariant: what all buffers take together never exceeds the limit."""
+    """Used by one thread. Invariant: what all buffers take together never exceeds the limit. With `whole` (models that
+    cannot truncate) a shorter snapshot stays beside a longer one: it is the only way back to where it was taken."""
 
     def __init__(self, limit_bytes: int, *, whole: bool, now: Callable[[], float]) -> None:
         self.index: SegmentIndex[RamSegment] = SegmentIndex(whole=whole)
         self._buffers = Buffers(limit_bytes)
+        self._whole = whole
         self._now = now
         self.evictions = 0
         self.refusals = 0
@@ -74,7 +76,7 @@ class RamTier:
             buffer=taken[-1],
         )
         for other in self.index:
-            if _within(other, segment):
+            if _within(other, segment) and (not self._whole or len(other) == len(segment)):
                 self.remove(other)
         self.index.add(segment)
         return segment

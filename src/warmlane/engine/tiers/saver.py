@@ -97,9 +97,10 @@ class Saver:
         end_s = time.monotonic() + timeout_s
         for chain in sorted(self._pool, key=lambda c: c.used_at, reverse=True):
             self._save_chain(chain, at_once=True)
-            while chain.kept < len(chain) and self._pending and time.monotonic() < end_s:
-                # Memory is full of what the writer has yet to read.
-                self._settle(wait_s=end_s - time.monotonic())
+            if chain.kept < len(chain) and self._pending:
+                # Memory may be full of what the writer has yet to read.
+                self._disk.drain(max(0.0, end_s - time.monotonic()))
+                self._settle()
                 self._save_chain(chain, at_once=True)
         for segment in reversed(tuple(self._ram.index)):
             self._save(segment, at_once=True)
@@ -128,13 +129,9 @@ class Saver:
         self._pending.append(segment)
         self._disk.save(segment, partial(self._done.put, segment))
 
-    def _settle(self, *, wait_s: float = 0.0) -> None:
-        """Take note of what the writer has finished; waits for the first for at most `wait_s`."""
-        while self._pending:
-            try:
-                segment = self._done.get(block=wait_s > 0, timeout=wait_s or None)
-            except queue.Empty:
-                return
-            wait_s = 0.0
+    def _settle(self) -> None:
+        """Take note of what the writer has finished."""
+        while not self._done.empty():
+            segment = self._done.get()
             self._pending.remove(segment)
             self._ram.let_go(segment)

@@ -75,7 +75,7 @@ class SegmentIndex(Generic[S]):
         found: tuple[S, int] | None = None
         reach = covered
         for segment in self._segments:
-            if segment.domain != domain or segment.start > covered or segment.tokens.size <= reach:
+            if segment.domain != domain or segment.start > covered or not _may_exceed(segment.tokens, wanted, reach):
                 continue
             n = common_prefix(segment.tokens, wanted)
             if self._whole and n != segment.tokens.size:
@@ -101,11 +101,12 @@ class SegmentIndex(Generic[S]):
     def longest(self, domain: bytes, wanted: Int32Array) -> tuple[S, int] | None:
         """The segment whose tokens agree with `wanted` the longest, of use or not."""
         found: tuple[S, int] | None = None
+        reach = 0
         for segment in self._segments:
-            if segment.domain == domain:
+            if segment.domain == domain and _may_exceed(segment.tokens, wanted, reach):
                 n = common_prefix(segment.tokens, wanted)
-                if n > (found[1] if found else 0):
-                    found = (segment, n)
+                if n > reach:
+                    found, reach = (segment, n), n
         return found
 
     def needed(self, domain: bytes, tokens: Int32Array) -> int:
@@ -118,6 +119,11 @@ class SegmentIndex(Generic[S]):
             ),
             default=0,
         )
+
+
+def _may_exceed(a: Int32Array, b: Int32Array, n: int) -> bool:
+    """Whether `a` and `b` may have more than `n` tokens in common: one comparison instead of all of them."""
+    return a.size > n and b.size > n and bool(a[n] == b[n])
 
 
 def _agree(a: Int32Array, b: Int32Array, n: int) -> bool:

@@ -18,6 +18,10 @@ class Writer(Protocol):
 
     def submit(self, job: Job) -> None: ...
 
+    def drain(self, timeout_s: float) -> None:
+        """Wait until everything submitted so far is done, for at most this long."""
+        ...
+
     def close(self, timeout_s: float) -> bool:
         """Do what was submitted, for at most this long; nothing may be submitted any more. False if jobs are left."""
         ...
@@ -34,6 +38,11 @@ class ThreadWriter:
 
     def submit(self, job: Job) -> None:
         self._jobs.put(job)
+
+    def drain(self, timeout_s: float) -> None:
+        done = threading.Event()
+        self._jobs.put(done.set)
+        done.wait(timeout_s)
 
     def close(self, timeout_s: float) -> bool:
         self._jobs.put(None)
@@ -57,6 +66,9 @@ class InlineWriter:
 
     def submit(self, job: Job) -> None:
         job()
+
+    def drain(self, timeout_s: float) -> None:
+        pass
 
     def close(self, timeout_s: float) -> bool:
         return True
