@@ -41,7 +41,7 @@ check: $(INSTALL_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/unit --numprocesses auto
 
 test: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests --ignore=tests/soak
