@@ -28,14 +28,14 @@ async def http(paged_server: LiveServer) -> AsyncIterator[httpx.AsyncClient]:
 async def test_a_crowd_behind_one_system_prompt_never_hears_of_each_other() -> None:
     """Half of the answers are hashes of the cells seen, half repeat a number; each is what its client gets alone."""
     rng = random.Random(17)
-    flags = ("--simulated-hash", "--capacity", str(N_GUESTS))
+    flags = ("--simulated-hash", "--capacity", str(N_GUESTS), "--ctx", "8192")
     with live_server("--engine", "simulated", *flags) as server:
         async with httpx.AsyncClient(base_url=server.base_url, timeout=60) as http:
             secrets = [str(n) for n in rng.sample(range(10_000, 100_000), N_GUESTS)]
             said = [f"Repeat {s}." if i % 2 else f"EMIT:It is {s}." for i, s in enumerate(secrets)]
 
             async def hear(crowd: list[Guest], salt: str) -> list[str]:
-                return await answers(http, crowd, model="simulated", system=SYSTEM, salt=salt, max_tokens=20)
+                return await answers(http, crowd, model="simulated", system=SYSTEM, salt=salt, max_tokens=12)
 
             alone = [(await hear([Guest("chat", asked)], f"alone {asked}"))[0] for asked in said]
             for number in range(ROUNDS):
