@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+from warmlane import Lane, LeaseQuery, Secrets, SessionDefaults, SessionRegistry
 from warmlane.clock import SystemClock
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.engine.protocol import (
@@ -22,7 +23,7 @@ from warmlane.engine.protocol import (
     SamplingParams,
 )
 from warmlane.errors import QueueFull
-from warmlane.sessions import Lane, LeaseQuery, Secrets, SessionDefaults, SessionRegistry, effective_capacity
+from warmlane.sessions import effective_capacity
 
 
 class ShoutingEngine:
