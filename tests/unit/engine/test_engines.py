@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from unit.engine.harness import DOMAIN, GREEDY, chat
@@ -163,6 +164,52 @@ async def test_a_model_file_that_cannot_be_used_is_a_config_error_of_one_line(ki
         assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("kind", ["local", "worker"])
+async def test_a_restarted_engine_is_warm_from_disk_and_one_at_a_time_has_the_directory(
+    kind: str, tmp_path: Path
+) -> None:
+    config = msgspec.structs.replace(SIMULATED, disk_cache_dir=str(tmp_path / "kv"))
+    long = "hi " * 100
+    async with running(kind, config) as engine:
+        assert text(await ask(engine, long)) == f"echo: {long}"
+        with pytest.raises(ConfigError, match=r"in use by process \d+") as refused:
+            await START[kind](config)
+        assert "\n" not in refused.value.message
+    async with running(kind, config) as engine:
+        (first, *_) = events = await ask(engine, long)
+        assert text(events) == f"echo: {long}"
+        assert isinstance(first, Placed)
+        assert first.disk_tokens == first.cached_tokens == first.prompt_tokens - 1
+        assert (await engine.stats()).disk_segments == 1
+
+
+async def test_a_killed_worker_comes_back_to_its_directory(tmp_path: Path) -> None:
+    deaths = Deaths()
+    config = msgspec.structs.replace(SIMULATED, disk_cache_dir=str(tmp_path / "kv"), disk_idle_s=0.0)
+    async with supervised(deaths, config) as engine:
+        await ask(engine, "hi " * 100)
+        while not list((tmp_path / "kv").glob("*.kv")):
+            await asyncio.sleep(0.01)
+        assert engine.worker_pid is not None
+        os.kill(engine.worker_pid, signal.SIGKILL)
+        while engine.generation == 1 or not engine.ready:
+            await asyncio.sleep(0.01)
+        (first, *_) = await ask(engine, "hi " * 100)
+        assert isinstance(first, Placed)
+        assert first.disk_tokens == first.prompt_tokens - 1
+
+
+@pytest.mark.parametrize("kind", ["local", "worker"])
+async def test_placements_say_where_a_prompt_left_what_is_cached(kind: str) -> None:
+    async with running(kind) as engine:
+        await ask(engine, "the quick brown fox")
+        (first, *_) = await ask(engine, "the quick red fox")
+        assert isinstance(first, Placed)
+        assert first.divergence is not None
+        assert first.divergence.cached.startswith("brown")
+        assert first.divergence.prompt.startswith("red")
+
+
 async def test_a_crash_in_this_process_ends_the_engine_for_good() -> None:
     async with running("local") as engine:
         with pytest.raises(EngineDied):
@@ -185,8 +232,8 @@ class Deaths:
 
 
 @asynccontextmanager
-async def supervised(deaths: Deaths) -> AsyncIterator[WorkerEngine]:
-    engine = await WorkerEngine.start(SIMULATED, on_death=deaths.listen, sleep=deaths.no_sleep)
+async def supervised(deaths: Deaths, config: EngineConfig = SIMULATED) -> AsyncIterator[WorkerEngine]:
+    engine = await WorkerEngine.start(config, on_death=deaths.listen, sleep=deaths.no_sleep)
     try:
         yield engine
     finally:
