@@ -170,7 +170,7 @@ def test_the_migrations_make_the_declared_schema() -> None:
 
 async def test_a_locked_database_gives_unavailable_within_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "warmlane.db"
-    store = await open_store(str(path), timeout_s=0.4)
+    store = await open_store(str(path), timeout_s=1.5)
     await store.save(turn("r1"))
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -183,7 +183,7 @@ async def test_a_locked_database_gives_unavailable_within_the_bound(tmp_path: Pa
         other.execute("ROLLBACK")
     other.close()
 
-    assert took_s < 2
+    assert took_s < 6
     await store.save(turn("r3"))
     assert await store.get("r2", "ada", now=NOW) is None
     await store.close()
