@@ -191,7 +191,7 @@ async def test_a_locked_database_gives_unavailable_within_the_bound(tmp_path: Pa
 
 async def test_writers_that_wait_behind_a_lock_all_give_up_in_time(tmp_path: Path) -> None:
     path = tmp_path / "warmlane.db"
-    store = await open_store(str(path), timeout_s=0.4)
+    store = await open_store(str(path), timeout_s=1.5)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
@@ -206,7 +206,7 @@ async def test_writers_that_wait_behind_a_lock_all_give_up_in_time(tmp_path: Pat
     other.close()
 
     assert refused == 10
-    assert took_s < 2
+    assert took_s < 6
     await store.save(turn("later"))
     await store.close()
 
