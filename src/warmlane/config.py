@@ -150,6 +150,13 @@ class Settings(BaseSettings):
         None, min_length=8, repr=False, description="A key that sees and ends the sessions of every tenant."
     )
     api_keys: FilePath | None = Field(None, description="A file of keys: lines of TENANT=KEY, or TOML.")
+    secret: str | None = Field(
+        None,
+        pattern="^[0-9a-fA-F]{64}$",
+        repr=False,
+        description="32 bytes in hex that cache keys and domains derive from; by default in a key file.",
+    )
+    key_reuse: bool = Field(True, description="Find warm conversations by prompt_cache_key.")
     queue_timeout_s: Seconds = Field(300.0, description="How long a turn may wait for a seat.")
     drain_timeout_s: Seconds = Field(30.0, description="How long a client may read nothing before its turn ends.")
     turn_timeout_s: Seconds | None = Field(None, description="How long a turn may run; no limit by default.")
@@ -243,7 +250,7 @@ def _explain(error: ErrorDetails, flags: Mapping[str, object], path: Path | None
     if error["type"] == "extra_forbidden":
         known = set(Settings.model_fields)
         return f"{path}: {name!r} is not a setting.{_guess(name.replace('-', '_'), known)}"
-    secret = name in ("api_key", "admin_key")
+    secret = name in ("api_key", "admin_key", "secret")
     shown = _shown(error["input"])
     if name in flags:
         source = flag_of(name) if secret else f"{flag_of(name)} {shown}"

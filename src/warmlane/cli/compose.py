@@ -96,7 +96,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     chat_template = read_chat_template(settings)
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
-    secrets = Secrets.open(key_file=key_file_of(settings.store))
+    secrets = make_secrets(settings)
     host = ModelHost(load_timeout_s=settings.load_timeout_s)
     opened.push_async_callback(host.close)
     parts = SpineParts(
@@ -121,6 +121,16 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     housekeeping = asyncio.create_task(_keep_house(host, store), name="housekeeping")
     opened.callback(housekeeping.cancel)
     return parts
+
+
+def make_secrets(settings: Settings) -> Secrets:
+    """The configured secret; else that of the key file beside the store, or in the disk cache where the store is in
+    memory, so that a restart knows its files again; else one that ends with the process."""
+    key_file = key_file_of(settings.store)
+    if key_file is None and settings.disk_cache is not None:
+        key_file = settings.disk_cache.expanduser() / "warmlane.key"
+    configured = None if settings.secret is None else bytes.fromhex(settings.secret)
+    return Secrets.open(configured=configured, key_file=key_file)
 
 
 def _loader(settings: Settings, model: ModelSource, parts: SpineParts) -> Loader:
@@ -168,6 +178,7 @@ def _bind(settings: Settings, name: str, engine: WorkerEngine, gate: ModelGate, 
         defaults=SessionDefaults(sampling=info.sampling, max_output_tokens=info.n_ctx),
         warm_capacity=settings.warm_capacity,
         ttl_s=settings.session_ttl_s,
+        key_reuse=settings.key_reuse,
     )
     engine.add_death_listener(registry.worker_died)
     lane = _lane(settings, name, capacity=effective_capacity(engine))

@@ -110,6 +110,8 @@ def serve(
     api_key: Annotated[list[str] | None, _option("api_key")] = None,
     admin_key: Annotated[str | None, _option("admin_key")] = None,
     api_keys: Annotated[Path | None, _option("api_keys")] = None,
+    secret: Annotated[str | None, _option("secret")] = None,
+    key_reuse: Annotated[bool | None, _option("key_reuse")] = None,
     queue_timeout_s: Annotated[float | None, _option("queue_timeout_s")] = None,
     drain_timeout_s: Annotated[float | None, _option("drain_timeout_s")] = None,
     turn_timeout_s: Annotated[float | None, _option("turn_timeout_s")] = None,

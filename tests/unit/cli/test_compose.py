@@ -1,0 +1,40 @@
+"""What the settings turn into where no server is needed to see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warmlane.cli.compose import make_secrets
+from warmlane.config import Settings
+
+SECRET = "ab" * 32
+
+
+def domain(settings: Settings) -> bytes:
+    return make_secrets(settings).domain("ann")
+
+
+def test_a_configured_secret_is_used_and_makes_no_file(tmp_path: Path) -> None:
+    first = Settings(store=str(tmp_path / "w.db"), secret=SECRET)
+    second = Settings(store="memory:", secret=SECRET.upper())
+    assert domain(first) == domain(second)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_file_is_beside_the_store(tmp_path: Path) -> None:
+    settings = Settings(store=str(tmp_path / "w.db"), disk_cache=tmp_path / "kv")
+    assert domain(settings) == domain(settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["w.db.key"]
+
+
+def test_a_disk_cache_has_a_key_file_of_its_own_where_the_store_is_in_memory(tmp_path: Path) -> None:
+    """Else each restart would draw another secret, and every file would be a miss."""
+    settings = Settings(store="memory:", disk_cache=tmp_path / "kv")
+    assert domain(settings) == domain(settings)
+    (key,) = (tmp_path / "kv").iterdir()
+    assert (key.stat().st_mode & 0o777, (tmp_path / "kv").stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_with_neither_the_secret_ends_with_the_process() -> None:
+    settings = Settings(store="memory:")
+    assert domain(settings) != domain(settings)
