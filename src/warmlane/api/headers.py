@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from warmlane.conversation.turn import CacheFacts, Outcome
+from warmlane.conversation.turn import CacheFacts, Divergence, Outcome
 
 WARNINGS_MAX_BYTES = 1024
 _COUNT_RESERVE_BYTES = 16
@@ -16,16 +17,21 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class WarmlaneFacts(msgspec.Struct, frozen=True):
-    """The same cache facts where the answer is a stream: the `warmlane` object of its last event."""
+    """The same cache facts where the answer is a stream: the `warmlane` object of its last event. `divergence` is there
+    if the prompt left what is cached, with a short excerpt of both sides."""
 
     session_cache: str
     cached_tokens: int
     cache_miss_reason: str
+    divergence: Divergence | UnsetType = UNSET
 
 
 def cache_facts(cache: CacheFacts) -> WarmlaneFacts:
     return WarmlaneFacts(
-        session_cache=cache.outcome.value, cached_tokens=cache.cached_tokens, cache_miss_reason=cache.reason
+        session_cache=cache.outcome.value,
+        cached_tokens=cache.cached_tokens,
+        cache_miss_reason=cache.reason,
+        divergence=UNSET if cache.divergence is None else cache.divergence,
     )
 
 

@@ -89,12 +89,14 @@ class CacheOutcome(StrEnum):
 
 
 class DivergenceCause(StrEnum):
-    """Why a prompt shares less with an earlier turn than all of it."""
+    """Why a prompt shares less with an earlier turn than all of it. `PREFIX_LEFT`: no turn was named to compare with;
+    it left the longest prefix that is cached in its domain."""
 
     MODEL_CHANGED = "model_changed"
     SYSTEM_CHANGED = "system_changed"
     MESSAGES_CHANGED = "messages_changed"
     NOT_FOUND = "not_found"
+    PREFIX_LEFT = "prefix_left"
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):

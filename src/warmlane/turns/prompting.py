@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.engine.protocol import Engine, TextPiece
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
@@ -13,9 +16,10 @@ from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, Templa
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A whole prompt: its token ids, and the text they come from."""
+    """A whole prompt: its token ids, as they are sent and as int32, and the text they come from."""
 
     ids: tuple[int, ...]
+    tokens: npt.NDArray[np.int32] = field(repr=False)
     text: str = field(repr=False)
 
     def __len__(self) -> int:
@@ -62,7 +66,8 @@ class Prompter:
         except TemplateRejected as error:
             raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
         pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
-        return Prompt(plan.assemble(await self._engine.tokenize(pieces) if pieces else []), plan.text)
+        ids = plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
+        return Prompt(ids, np.asarray(ids, np.int32), plan.text)
 
     def check_fits(self, prompt: Prompt) -> None:
         """Raises `ContextOverflow` unless the prompt leaves room for at least one token of output."""

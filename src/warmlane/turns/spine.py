@@ -70,6 +70,7 @@ class Spine:
         stored = await self._parts.store.delete(response_id, tenant)
         if not (stored or any(warm) or running):
             raise ResponseNotFound(response_id)
+        self._parts.traces.forget(response_id)
 
     async def _run(self, turn: Turn, request: TurnRequest, flag: CancelFlag) -> None:
         key = (request.tenant, request.response_id)

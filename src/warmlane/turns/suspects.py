@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from warmlane.errors import InvalidRequest
 
@@ -22,9 +23,9 @@ REMEMBERED = 256
 Fingerprint = bytes
 
 
-def fingerprint(domain: bytes, prompt: Sequence[int]) -> Fingerprint:
+def fingerprint(domain: bytes, prompt: npt.NDArray[np.int32]) -> Fingerprint:
     """Of a turn: the same prompt in the same domain."""
-    return hashlib.blake2b(np.asarray(prompt, np.int32).tobytes(), key=domain, digest_size=16).digest()
+    return hashlib.blake2b(prompt.tobytes(), key=domain, digest_size=16).digest()
 
 
 class Suspects:

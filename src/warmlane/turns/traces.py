@@ -51,6 +51,11 @@ class TraceLog:
             _, oldest = self._traces.popitem(last=False)
             self._tokens -= len(oldest.tokens)
 
+    def forget(self, response_id: str) -> None:
+        """The response was deleted: nothing of it is compared or shown any more."""
+        for key in [key for key in self._traces if key[1] == response_id]:
+            self._tokens -= len(self._traces.pop(key).tokens)
+
     def compare(self, domain: bytes, response_id: str, now: Trace) -> Divergence | None:
         """How `now`, a prompt, leaves the turn of `response_id`; None if it extends it, or is a part of it."""
         before = self._traces.get((domain, response_id))

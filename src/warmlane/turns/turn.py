@@ -11,8 +11,8 @@ import itertools
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
-import numpy as np
 import structlog
+from msgspec import structs
 
 from warmlane.clock import Timer
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TextDelta, Validated
@@ -29,6 +29,7 @@ from warmlane.conversation.turn import (
     TurnRequest,
     Usage,
 )
+from warmlane.engine import protocol
 from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
@@ -152,7 +153,7 @@ class Turn:
                         await registry.flush_after_lease(lease)
                         prompt = await self._prompt(lease, prepared)
                         trace = self._trace(binding, prompt)
-                        with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.ids)):
+                        with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.tokens)):
                             reply = await self._generate(lease, trace, prompt)
                     self._outcome = self._commit(lease, prepared, trace, reply)
                 except BaseException:
@@ -204,7 +205,7 @@ class Turn:
                     raise
                 raise _BindingChanged from None
             prompter.check_fits(prompt)
-            self._parts.suspects(binding).check(fingerprint(request.domain, prompt.ids))
+            self._parts.suspects(binding).check(fingerprint(request.domain, prompt.tokens))
         return _Prepared(binding, history.messages, history.other_model, prompter, prompt)
 
     def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -236,15 +237,19 @@ class Turn:
 
     def _trace(self, binding: Binding, prompt: Prompt) -> Trace:
         instructions = _canonical_instructions(self._request)
-        return Trace(binding.name, instructions, np.asarray(prompt.ids, np.int32), prompt.text)
+        return Trace(binding.name, instructions, prompt.tokens, prompt.text)
+
+    @property
+    def _compared(self) -> str | None:
+        """The turn this one's prompt should extend, if the client named one."""
+        return self._request.compare_to or self._request.previous_response_id
 
     def _divergence(self, trace: Trace) -> Divergence | None:
         """Why this turn reuses less than it could, as far as the turn it continues is known."""
         request = self._request
-        compared = request.compare_to or request.previous_response_id
-        if compared is None:
+        if self._compared is None:
             return None
-        divergence = self._parts.traces.compare(request.domain, compared, trace)
+        divergence = self._parts.traces.compare(request.domain, self._compared, trace)
         if divergence is not None and divergence.cause is DivergenceCause.NOT_FOUND and request.compare_to is None:
             return None  # stored, but prefilled before this process or too long ago: there is nothing to compare
         return divergence
@@ -266,6 +271,8 @@ class Turn:
     async def _hear(self, reply: _Reply, event: EngineEvent) -> None:
         if isinstance(event, Placed):
             reply.placed = event
+            if reply.divergence is None and event.divergence is not None and not self._compared:
+                reply.divergence = _prefix_left(event.divergence)
             await self._stream.put(Started(event.prompt_tokens, event.cached_tokens, reply.divergence))
         elif isinstance(event, Chunk):
             if event.text:
@@ -303,7 +310,9 @@ class Turn:
         request, registry = self._request, binding.registry
         if request.store:
             try:
-                row = stored_turn(request, outcome, created_at=self._parts.unix_now())
+                # Excerpts of other turns are told once and not kept: those turns may be deleted.
+                kept = structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=None))
+                row = stored_turn(request, kept, created_at=self._parts.unix_now())
                 await self._parts.store.save(row)
                 if self._deleted:
                     await self._parts.store.delete(request.response_id, request.tenant)
@@ -338,6 +347,16 @@ def _reason(lease: Lease, reply: _Reply) -> MissReason:
     if reply.lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
         return MissReason.EVICTED
     return lease.reason
+
+
+def _prefix_left(left: protocol.Divergence) -> Divergence:
+    return Divergence(
+        cause=DivergenceCause.PREFIX_LEFT,
+        offset=left.offset,
+        missed_tokens=left.cached_tokens - left.offset,
+        before=left.cached,
+        now=left.prompt,
+    )
 
 
 def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:

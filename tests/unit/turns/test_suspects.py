@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from warmlane.errors import EngineDied, InvalidRequest
 from warmlane.turns.suspects import REMEMBERED, Suspects, fingerprint
 
-A, B = fingerprint(b"d" * 16, (1, 2, 3)), fingerprint(b"d" * 16, (1, 2, 4))
+
+def turn(domain: str, *ids: int) -> bytes:
+    return fingerprint(domain.encode() * 16, np.asarray(ids, np.int32))
+
+
+A, B = turn("d", 1, 2, 3), turn("d", 1, 2, 4)
 
 
 def die(suspects: Suspects, *turns: bytes) -> None:
@@ -44,7 +50,7 @@ def test_blame_is_shared_and_success_clears_it() -> None:
 
 
 def test_the_same_prompt_of_another_domain_is_another_turn() -> None:
-    assert fingerprint(b"e" * 16, (1, 2, 3)) != A
+    assert turn("e", 1, 2, 3) != A
 
 
 def test_only_so_many_are_remembered() -> None:
@@ -52,5 +58,5 @@ def test_only_so_many_are_remembered() -> None:
     for _ in range(2):
         die(suspects, A)
     for n in range(REMEMBERED):
-        die(suspects, fingerprint(b"d" * 16, (n,)))
+        die(suspects, turn("d", n))
     suspects.check(A)

@@ -111,3 +111,27 @@ async def test_a_response_deleted_while_it_runs_is_stopped_and_leaves_no_row(spi
     assert type(events[-1]).__name__ == "Failed"
     assert await spine.store.get(request.response_id, "", now=0.0) is None
     assert len(spine.registry) == 0
+
+
+async def test_a_turn_that_names_none_says_where_it_left_what_is_cached(spine: Rig) -> None:
+    asked = {"dialect": Dialect.CHAT, "store": False}
+    await spine.finished(spine.ask("x" * 50 + " the old way", **asked))
+    left = (await spine.finished(spine.ask("x" * 50 + " the new way", **asked))).cache.divergence
+    assert left is not None
+    assert left.cause is DivergenceCause.PREFIX_LEFT
+    assert (left.before[:3], left.now[:3]) == ("old", "new")
+    other = spine.ask("x" * 50 + " the third way", **asked, domain=spine.spine.domain("", "salt"))
+    assert (await spine.finished(other)).cache.divergence is None
+
+
+async def test_excerpts_are_not_stored_and_a_deleted_turn_is_not_shown(spine: Rig) -> None:
+    first = spine.ask("hello there", instructions="a secret plan")
+    await spine.finished(first)
+    changed = spine.ask("more", instructions="be kind", compare_to=first.response_id)
+    assert "secret" in str((await spine.finished(changed)).cache.divergence)
+    row = await spine.store.get(changed.response_id, "", now=0.0)
+    assert row is not None
+    assert row.outcome.cache.divergence is None
+    await spine.spine.delete(first.response_id, "")
+    again = await spine.finished(spine.ask("more", instructions="be kind", compare_to=first.response_id))
+    assert again.cache.divergence == Divergence(cause=DivergenceCause.NOT_FOUND)

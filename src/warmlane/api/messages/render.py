@@ -41,7 +41,7 @@ def render_reply(message_id: str, model: str, outcome: Outcome) -> wire.Reply:
 
 def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None:
     """None where nothing was to be compared, or the prompt extends the other one."""
-    if divergence is None:
+    if divergence is None or divergence.cause is DivergenceCause.PREFIX_LEFT:
         return None
     if divergence.cause is DivergenceCause.NOT_FOUND:
         return wire.Diagnostics(wire.MissReason(type="previous_message_not_found"))

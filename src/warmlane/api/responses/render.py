@@ -181,6 +181,8 @@ def _usage(usage: Usage) -> ResponseUsage:
 def _diagnostics(cache: CacheFacts) -> CacheDiagnostics:
     facts = cache_facts(cache)
     divergence = cache.divergence
+    if divergence is not None and divergence.cause is DivergenceCause.PREFIX_LEFT:
+        divergence = None  # the vendor's field is about a response that was named
     if divergence is None or divergence.cause is DivergenceCause.NOT_FOUND:
         warm = cache.outcome in (CacheOutcome.HIT, CacheOutcome.PREFIX_HIT)
         kind: Literal["cache_hit", "unavailable", "comparison_response_not_found"]
