@@ -66,6 +66,7 @@ class Scheduler:
         self._outputs: list[TurnOutput] = []
         self._counters = Counters()
         self._short_passed = False
+        self._changed = False
 
     @property
     def has_work(self) -> bool:
@@ -77,6 +78,7 @@ class Scheduler:
         if problem is not None:
             self._outputs.append(TurnOutput(turn_id, problem))
             return
+        self._changed = True
         self._queue.append(Turn(turn_id, request, window=self._window, entropy=self._entropy))
 
     def cancel(self, turn_id: int) -> None:
@@ -107,13 +109,13 @@ class Scheduler:
     def step(self) -> list[TurnOutput]:
         """Compute one batch, if there is anything to compute, and return what the turns have to say."""
         started = self._now()
-        self.cache.trim(busy=bool(self._queue or self._decoding))
+        self._trim()
         planned = self._plan()
         if planned:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
         if not self._queue and not self._decoding:
-            self.cache.trim(busy=False)
+            self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -134,6 +136,12 @@ class Scheduler:
             prefill_ms_per_token=self._pace.prefill_ms_per_token or 0.0,
             cache=self.cache,
         )
+
+    def _trim(self) -> None:
+        """Only where turns or chains came or went since the last time: it looks at every chain."""
+        if self._changed:
+            self._changed = False
+            self.cache.trim(busy=bool(self._queue or self._decoding))
 
     # plan
 
@@ -209,6 +217,7 @@ class Scheduler:
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
+        self._changed = True
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:
             turn.placed_at = self._now()
@@ -337,6 +346,7 @@ class Scheduler:
         """Part the turn from its chain; the oldest of those who wait for what it was computing goes on from there,
         before anybody can drop it."""
         chain, turn.chain = turn.chain, None
+        self._changed = True
         if chain is None:
             return
         self.pool.stop(chain)

@@ -191,7 +191,7 @@ class Engine(RuleBasedStateMachine):
             self.break_a_file(what, data)
 
     def break_a_file(self, what: str, data: st.DataObject) -> None:
-        files = sorted(Path(self.directory.name).glob("*.kv"))
+        files = sorted(f for f in Path(self.directory.name).glob("*.kv") if f.stat().st_size)
         if files:
             path = data.draw(st.sampled_from(files))
             content = bytearray(path.read_bytes())
