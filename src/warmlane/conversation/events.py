@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import Divergence, Outcome
 
 
@@ -20,7 +21,10 @@ class Loading:
 @dataclass(frozen=True, slots=True)
 class Validated:
     """The request is sound and its prompt fits; it now waits for a seat. A Failed before this is the client's fault or
-    an overload and, unless it was Loading, has an HTTP status of its own; after it a stream may have begun."""
+    an overload and, unless it was Loading, has an HTTP status of its own; after it a stream may have begun. `warnings`
+    name what the model or its grammar cannot do as asked."""
+
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """`logprobs` are those of the tokens of `text`, where they were asked for."""
+
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

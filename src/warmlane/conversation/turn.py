@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from warmlane.conversation.messages import Message
+from warmlane.conversation.tools import TextFormat, Thinking, TokenLogprob, Tool, ToolChoice
 
 
 class Dialect(StrEnum):
@@ -35,7 +36,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     `input` is what this request adds (Responses) or the whole history (Messages and Chat, whose clients replay it).
     `compare_to` names the turn whose prompt this one should extend, where that is not the previous response.
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
-    row so that a later retrieve can answer with it, and never read behind the edge.
+    row so that a later retrieve can answer with it, and never read behind the edge. `top_logprobs` asks for the log
+    probability of each token of the reply's text, and of that many others beside it; None for none.
     """
 
     request_id: str
@@ -54,6 +56,11 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     max_output_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    text_format: TextFormat | None = None
+    thinking: Thinking = Thinking()
+    top_logprobs: int | None = None
     echo: bytes = b"{}"
 
 
@@ -132,11 +139,12 @@ class Timings(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that succeeded. `message` is the assistant's, with its sampled tokens."""
+    """A turn that succeeded. `message` is the assistant's, with its sampled tokens. `logprobs` are those of its text."""
 
     message: Message
     stop_reason: StopReason
     stop_sequence: str | None = None
     usage: Usage
     cache: CacheFacts
+    logprobs: tuple[TokenLogprob, ...] = ()
     timings: Timings = Timings()

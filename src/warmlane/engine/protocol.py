@@ -68,7 +68,12 @@ class TextPiece(msgspec.Struct, frozen=True):
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One turn for the engine. `domain` (16 bytes) bounds what prefixes it may share; `prompt` is the whole prompt in
-    token ids, however much of it is warm. `max_tokens` counts sampled tokens; generation also ends at the window."""
+    token ids, however much of it is warm. `max_tokens` counts sampled tokens; generation also ends at the window.
+
+    `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
+    `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
+    control tokens that do not end the reply come out as their text.
+    """
 
     owner: OwnerId
     domain: bytes
@@ -76,6 +81,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams
     max_tokens: int
     stop: tuple[str, ...] = ()
+    grammar: str | None = None
+    top_logprobs: int | None = None
+    special_text: bool = False
 
 
 class EndReason(StrEnum):

@@ -1,0 +1,1 @@
+"""How models write reasoning and tool calls, and how that is read back."""
