@@ -139,7 +139,7 @@ class Timings(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that succeeded. `message` is the assistant's, with its sampled tokens. `logprobs` are those of its text."""
+    """A turn that succeeded. `message` is the assistant's, with its sampled tokens; `logprobs` are its text's."""
 
     message: Message
     stop_reason: StopReason
