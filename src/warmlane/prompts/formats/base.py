@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from warmlane.conversation.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
-from warmlane.conversation.messages import Part
+from warmlane.conversation.messages import Part, ToolCall
 from warmlane.conversation.tools import TextFormat, Tool, ToolChoice
 
 ParsedEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta
@@ -60,4 +60,17 @@ class OutputFormat(Protocol):
 
         Raises `errors.InvalidRequest` for a choice this family cannot be held to.
         """
+        ...
+
+    def instructions(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
+        """For the system prompt of a template that does not show tools: what they are and how to call them. It depends
+        on `choice` as little as it can, so that a conversation's prompts begin alike."""
+        ...
+
+    def written_calls(self, calls: Sequence[ToolCall]) -> str:
+        """Calls as this family writes them behind a reply's text, for a template that does not show any."""
+        ...
+
+    def written_result(self, name: str, text: str) -> str:
+        """The result of a call of `name`, for a user's message under a template without results."""
         ...
