@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from warmlane.conversation.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
@@ -28,12 +28,19 @@ class OutputParser(Protocol):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All that was read, in order; adjacent text is one part. Complete after `finish`."""
+        """All that was told in events, in order; adjacent text is one part. Complete after `finish`. Calls that broke
+        off are among them, with the arguments told so far (`incomplete_calls`)."""
+        ...
+
+    @property
+    def incomplete_calls(self) -> frozenset[int]:
+        """The indexes of calls that were told and never became whole: the reply ended inside, or went on with what
+        cannot belong to the call, which is then told as text."""
         ...
 
     @property
     def truncated_call(self) -> bool:
-        """Whether the reply ended inside a call that had begun to be told."""
+        """Whether the reply ended inside a call, told or about to be."""
         ...
 
 
@@ -48,15 +55,30 @@ class OutputFormat(Protocol):
         """Whether its markup is made of control tokens, so that the engine has to spell those out."""
         ...
 
-    def parser(self, tools: Sequence[Tool], *, opening: str = "") -> OutputParser:
-        """A parser of one reply. `opening` is what the prompt ends with after the last message: a reply whose
-        reasoning was opened there begins inside it. `tools` tell how argument values are typed."""
+    def parser(
+        self,
+        tools: Sequence[Tool],
+        *,
+        new_call_id: Callable[[], str],
+        opening: str = "",
+        whole_calls: bool = False,
+    ) -> OutputParser:
+        """A parser of one reply.
+
+        `opening` is what the prompt ends with after the last message: a reply whose reasoning was opened there begins
+        inside it. `tools` tell how argument values are typed; without any, calls are not looked for and all markup of
+        calls is text. A call of a tool that is not among them is told like any other, for the agent to answer with an
+        error, except where only a known name tells a call from text. `new_call_id` names the calls, unless the family
+        writes an id and no call of this reply had it yet. With `whole_calls` a call is told once it is whole: one that
+        is malformed becomes text, and one that the reply ended in is left out and `truncated_call`.
+        """
         ...
 
     def grammar(
         self, tools: Sequence[Tool], choice: ToolChoice, text_format: TextFormat | None, *, opening: str = ""
     ) -> str | None:
-        """What a reply may be, as a llguidance grammar in Lark syntax; None if it may be anything.
+        """What a reply may be, as a llguidance grammar in Lark syntax; None if it may be anything. Markup is written as
+        text, also where it is made of control tokens.
 
         Raises `errors.InvalidRequest` for a choice this family cannot be held to.
         """
