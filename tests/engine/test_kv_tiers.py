@@ -130,6 +130,6 @@ async def test_a_restart_is_warm_and_says_the_same(tmp_path: Path) -> None:
     two = await ask(second, history, second.new_owner())
     await second.close()
     assert placed(two).disk_tokens == placed(two).cached_tokens > placed(one).prompt_tokens
-    other = await LocalEngine.start(config(**settings, flash_attention=FlashAttention.OFF))
+    other = await LocalEngine.start(config(**settings, flash_attention=FlashAttention.ON))
     assert placed(await ask(other, history, other.new_owner(), 1)).cached_tokens == 0
     await other.close()

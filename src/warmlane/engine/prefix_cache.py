@@ -18,8 +18,8 @@ from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
 from warmlane.engine.vectors import Int32Array, common_prefix
 
-UNRELATED_SHARE = 1 / 8
-"""The share of the hot budget that chains may keep while turns run to which they are of no use."""
+USELESS_SHARE = 1 / 16
+"""The share of the hot budget that cells may keep while turns run to which they are of no use."""
 
 WORTH_KEEPING = 64
 """Tokens of a chain that are snapshot before they are cut off: less is recomputed as quickly as it is found again."""
@@ -149,7 +149,7 @@ class PrefixCache:
         return remaining - 1 if self._whole and self.ram.limit_bytes and remaining > 1 else remaining
 
     def trim(self, *, busy: bool) -> None:
-        """Hold the hot budget. While turns run (`busy`) chains of no use to them leave as well: attention costs by the
+        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
         highest used cell, so each would slow every step by more than its way back costs."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
@@ -158,14 +158,13 @@ class PrefixCache:
             pass
         if not busy or not self.ram.limit_bytes:
             return
-        strangers = sorted(
-            (c for c in self.pool if not c.running and not self._is_wanted(c)), key=lambda c: c.used_at, reverse=True
-        )
-        allowance = hot_tokens * UNRELATED_SHARE
-        for chain in strangers:
-            allowance -= self.pool.table.only_holder(chain.cells.view)
-            if allowance < 0:
-                self.pool.evict(chain)
+        allowance = hot_tokens * USELESS_SHARE
+        for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at, reverse=True):
+            own = self.pool.table.only_holder(chain.cells.view)
+            if own and not self._is_taken_soon(chain):
+                allowance -= own
+                if allowance < 0:
+                    self.pool.evict(chain)
 
     def tick(self) -> None:
         """Hand on to the disk tier what has been idle long enough. Cheap; call it between steps."""
@@ -183,6 +182,14 @@ class PrefixCache:
     def _idle_cells(self) -> int:
         _, owned, idle = self.pool.cells_by_state()
         return owned + idle
+
+    def _is_taken_soon(self, chain: Chain) -> bool:
+        """Whether a turn that waits will take at least half of what only this chain holds."""
+        shared = self.pool.table.n_shared(chain.cells.view)
+        return any(
+            domain == chain.domain and 2 * (common_prefix(chain.tokens.view, tokens) - shared) >= len(chain) - shared
+            for domain, tokens in self._interests()
+        )
 
     def _is_wanted(self, chain: Chain) -> bool:
         """Whether a turn that runs or waits shares at least half of the chain."""

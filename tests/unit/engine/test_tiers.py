@@ -226,6 +226,22 @@ def test_strangers_leave_while_others_run_and_stay_while_nobody_does() -> None:
     assert b.scheduler.stats().ram_tokens > 300
 
 
+def test_what_siblings_do_not_share_leaves_while_one_of_them_runs() -> None:
+    b = bench(hash_mode=True, hot_tokens=800, ram_bytes=1 << 20)
+    common = "s" * 400
+    for i in range(4):
+        b.ask(prompt("abcd"[i] * 60, common), owner=i, max_tokens=4)
+    resting = b.backend.n_used
+    b.submit(prompt("e" * 60, common), owner=4, max_tokens=4)
+    b.step()
+    assert b.backend.n_used < resting
+    b.run()
+    again = b.placed(b.ask(prompt("a" * 60, common), owner=0, max_tokens=1))
+    assert again.ram_tokens >= 60
+    assert again.cached_tokens > 460
+    b.check_accounts()
+
+
 def test_a_preempted_turn_comes_back_from_memory() -> None:
     b = bench(n_cells=400, capacity=2, hash_mode=True, ram_bytes=1 << 20)
     one = b.submit(chat(("user", "EMIT:" + "x" * 120)), owner=1)
