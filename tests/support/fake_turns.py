@@ -28,6 +28,7 @@ from warmlane.conversation.turn import (
 )
 from warmlane.errors import ModelNotFound, ResponseNotFound
 from warmlane.host.view import ModelCard, Readiness, SessionCard
+from warmlane.sessions import Secrets
 from warmlane.turns.archive import Archived
 from warmlane.turns.stream import TurnStream
 
@@ -117,6 +118,7 @@ class FakeTurns:
     streams: list[TurnStream] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    secrets: Secrets = field(default_factory=Secrets.in_memory)
 
     @property
     def open_permits(self) -> int:
@@ -148,6 +150,12 @@ class FakeTurns:
         self.streams.append(stream)
         self.tasks.append(asyncio.create_task(self._play(stream)))
         return stream
+
+    def seal(self, domain: bytes, data: bytes) -> str:
+        return self.secrets.seal(domain, data)
+
+    def unseal(self, domain: bytes, text: str) -> bytes | None:
+        return self.secrets.unseal(domain, text)
 
     async def count_tokens(self, request: TurnRequest) -> int:
         if request.model != MODEL:

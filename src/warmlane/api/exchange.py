@@ -20,7 +20,7 @@ from warmlane.api import sse
 from warmlane.api.body import ClientGone, model_of, read_json
 from warmlane.api.errors import WireError, is_bug, wire_error
 from warmlane.api.guard import Caller, caller_of, log_unexpected
-from warmlane.api.headers import answer_headers, warning_headers
+from warmlane.api.headers import Headers, answer_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, TurnEvent, Validated
@@ -143,7 +143,7 @@ class _Exchange:
             drain_timeout_s=settings.drain_timeout_s,
             on_stall=self._leave,
         )
-        await writer.begin(warning_headers(self._prepared.warnings))
+        await writer.begin(self._warning_headers(first))
         await writer.write(renderer.opening())
         beat = asyncio.create_task(writer.keep_alive(renderer.keep_alive))
         try:
@@ -172,19 +172,26 @@ class _Exchange:
         await writer.end()
 
     async def _deliver_whole(self) -> None:
+        validated: TurnEvent | None = None
         async for event in self._stream:
             if isinstance(event, Failed):
                 raise event.error
+            if isinstance(event, Validated):
+                validated = event
             if isinstance(event, Finished):
-                await self._answer(event.outcome)
+                await self._answer(event.outcome, self._warning_headers(validated))
 
-    async def _answer(self, outcome: Outcome) -> None:
+    def _warning_headers(self, event: TurnEvent | None) -> Headers:
+        """What the request's own check and the model's, if it is done, have to say."""
+        return warning_headers((*self._prepared.warnings, *(event.warnings if isinstance(event, Validated) else ())))
+
+    async def _answer(self, outcome: Outcome, warnings: Headers) -> None:
         body = self._prepared.answer(outcome)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             *answer_headers(outcome),
-            *warning_headers(self._prepared.warnings),
+            *warnings,
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -115,13 +115,13 @@ _CONTENT_WORDING = "must be a string or an array"
 _MAX_PATH_CHARS = 200
 
 
-def parse(model: type[M], body: JsonObject) -> M:
-    """Validate a body. Raises `InvalidRequest` for its first wrong field."""
+def parse(model: type[M], body: JsonObject, *, at: tuple[int | str, ...] = ()) -> M:
+    """Validate a body, or what stands `at` a path of one. Raises `InvalidRequest` for its first wrong field."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = path_of(first["loc"])
+    path = path_of((*at, *first["loc"]))
     wording = _WORDING.get(first["type"], first["msg"].removeprefix("Value error, "))
     if first["type"] == "list_type" and path.endswith(("content", "system", "input")):
         wording = _CONTENT_WORDING

@@ -5,13 +5,18 @@ Raw cache keys and salts exist only inside the calls that take them; they are ne
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import secrets
 import stat
+import zlib
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -25,6 +30,7 @@ MIN_KEY_CHARS = 8
 MAX_SALT_BYTES = 256
 WARNED_KEYS = 256
 _FRAME_BYTES = 8
+_NONCE_BYTES = 12
 _UNSALTED, _SALTED = b"-", b"+"
 
 
@@ -34,7 +40,7 @@ class Purpose(StrEnum):
     CACHE_KEY = "warmlane/cache-key"
     DOMAIN = "warmlane/domain"
     WARNED = "warmlane/warned-key"
-    REASONING = "warmlane/encrypted-reasoning"
+    SEALED = "warmlane/sealed"
     SIGNATURE = "warmlane/signature"
 
 
@@ -133,6 +139,21 @@ class Secrets:
             del self._warned[next(iter(self._warned))]
         return True
 
+    def seal(self, domain: bytes, data: bytes) -> str:
+        """`data` as text that a client may carry: compressed, encrypted and bound to the domain (AES-256-GCM)."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return base64.urlsafe_b64encode(nonce + self._sealing.encrypt(nonce, zlib.compress(data), domain)).decode()
+
+    def unseal(self, domain: bytes, text: str) -> bytes | None:
+        """What `seal` was given; None for a text that this secret did not seal for this domain, or that was changed."""
+        try:
+            raw = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+            if len(raw) <= _NONCE_BYTES:
+                return None
+            return zlib.decompress(self._sealing.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], domain))
+        except (UnicodeEncodeError, binascii.Error, InvalidTag):
+            return None
+
     def _install(self, secret: bytes) -> None:
         if len(secret) != SECRET_BYTES:
             raise ConfigError(f"The secret has {len(secret)} bytes; it must have {SECRET_BYTES}.")
@@ -140,6 +161,7 @@ class Secrets:
         self._cache_key = HMAC(self.derive(Purpose.CACHE_KEY), SHA256())
         self._domain = HMAC(self.derive(Purpose.DOMAIN), SHA256())
         self._warned_key = HMAC(self.derive(Purpose.WARNED), SHA256())
+        self._sealing = AESGCM(self.derive(Purpose.SEALED))
         self._warned: dict[bytes, None] = {}
 
 

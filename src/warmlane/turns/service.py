@@ -34,6 +34,14 @@ class TurnService(Protocol):
         """Start the turn in a task of the host's; the permit is the turn's from here on."""
         ...
 
+    def seal(self, domain: bytes, data: bytes) -> str:
+        """`data` as opaque, authenticated text that a client may carry for us, bound to the domain."""
+        ...
+
+    def unseal(self, domain: bytes, text: str) -> bytes | None:
+        """What was sealed; None for a text that was not sealed here for this domain, or was changed since."""
+        ...
+
     async def count_tokens(self, request: TurnRequest) -> int:
         """How many prompt tokens `start` would prefill cold for this request, history included.
 

@@ -42,6 +42,12 @@ class Spine:
         )
         return stream
 
+    def seal(self, domain: bytes, data: bytes) -> str:
+        return self._parts.secrets.seal(domain, data)
+
+    def unseal(self, domain: bytes, text: str) -> bytes | None:
+        return self._parts.secrets.unseal(domain, text)
+
     async def count_tokens(self, request: TurnRequest) -> int:
         parts = self._parts
         binding = await parts.host.resolve(request.model)

@@ -87,6 +87,16 @@ async def test_the_stream_begins_as_soon_as_the_request_is_sound(path: str) -> N
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_the_model_cannot_do_is_named_like_what_the_request_may_not(path: str, stream: bool) -> None:
+    turns = FakeTurns([Validated(("the schema's 'not'",)), *text_turn("x")[1:]])
+    connection = Connection(edge_app(turns), path, {**BODIES[path], "stream": stream, "odd_field": 1})
+    await connection.task
+    start = next(message for message in connection.sent if message["type"] == "http.response.start")
+    assert dict(start["headers"])[b"x-warmlane-warnings"] == b"odd_field, the schema's 'not'"
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("phase", ["queue", "prefill", "decode"])
 async def test_keep_alives_by_wall_clock_in_every_phase(path: str, phase: str) -> None:
     clock, gate = ManualClock(), asyncio.Event()

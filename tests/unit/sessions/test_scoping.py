@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 from pathlib import Path
@@ -113,3 +114,33 @@ def test_an_ineligible_key_warns_once_and_again_after_it_was_forgotten() -> None
     for n in range(WARNED_KEYS):
         assert secrets.warn_once("t", f"k{n}")
     assert secrets.warn_once("t", "bad")
+
+
+@given(data=st.binary(max_size=400))
+def test_what_is_sealed_comes_back_for_its_domain_alone(data: bytes) -> None:
+    secrets = Secrets(bytes(32))
+    domain = secrets.domain("t")
+    text = secrets.seal(domain, data)
+    assert text.isascii()
+    assert secrets.unseal(domain, text) == data
+    assert secrets.unseal(secrets.domain("t", "salt"), text) is None
+    assert secrets.unseal(secrets.domain("other"), text) is None
+    assert Secrets(bytes(31) + b"x").unseal(domain, text) is None
+
+
+def test_two_seals_of_one_text_differ() -> None:
+    secrets = Secrets(bytes(32))
+    assert secrets.seal(b"d" * 16, b"said") != secrets.seal(b"d" * 16, b"said")
+
+
+@given(at=st.integers(min_value=0), put=st.integers(min_value=1, max_value=255))
+def test_a_changed_seal_is_not_opened(at: int, put: int) -> None:
+    secrets = Secrets(bytes(32))
+    raw = bytearray(base64.urlsafe_b64decode(secrets.seal(b"d" * 16, b"what was thought")))
+    raw[at % len(raw)] ^= put
+    assert secrets.unseal(b"d" * 16, base64.urlsafe_b64encode(raw).decode()) is None
+
+
+@pytest.mark.parametrize("text", ["", "gAAAA", "foreign", "=", "é", "A" * 12, "A" * 16, "A" * 400, "x y", "\ud800"])
+def test_what_nobody_sealed_here_is_not_opened(text: str) -> None:
+    assert Secrets(bytes(32)).unseal(b"d" * 16, text) is None
