@@ -182,6 +182,7 @@ class FakeHost:
     cards: list[ModelCard] = field(default_factory=lambda: [ModelCard(MODEL, 1_700_000_000, 4096)])
     warm: list[tuple[str, SessionCard]] = field(default_factory=list)
     ready: Readiness = field(default_factory=lambda: Readiness(True, "", 1, 2, 3, 8, 16))
+    told_of_drain: list[Callable[[], None]] = field(default_factory=list)
 
     def models(self) -> list[ModelCard]:
         return self.cards
@@ -199,6 +200,14 @@ class FakeHost:
 
     def readiness(self) -> Readiness:
         return self.ready
+
+    def on_drain(self, tell: Callable[[], None]) -> Callable[[], None]:
+        self.told_of_drain.append(tell)
+        return lambda: self.told_of_drain.remove(tell)
+
+    def begin_drain(self) -> None:
+        for tell in self.told_of_drain:
+            tell()
 
 
 @dataclass

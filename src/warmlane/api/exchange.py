@@ -10,8 +10,8 @@ means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from starlette.types import Message, Receive, Scope, Send
@@ -52,30 +52,41 @@ class StreamRenderer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTurn:
-    """A validated request with the means to answer it. `stream` is None for an answer in one piece."""
+    """A validated request with the means to answer it. `stream` is None for an answer in one piece; a turn that is not
+    `kept` leaves no warm session."""
 
     request: TurnRequest
     answer: Callable[[Outcome], bytes]
     stream: StreamRenderer | None
     warnings: tuple[str, ...] = ()
+    kept: bool = True
 
 
 Prepare = Callable[[JsonObject, Caller], PreparedTurn]
 
+Complete = Callable[[JsonObject, Caller], Awaitable[tuple[JsonObject, tuple[str, ...]]]]
+"""Makes of a body one that stands on its own; the strings are warnings."""
+
 
 class TurnEndpoint:
-    """The ASGI app of a route that runs a turn. `prepare` raises `InvalidRequest`."""
+    """The ASGI app of a route that runs a turn. `prepare` raises `InvalidRequest`. `complete` may wait, for the store
+    say: the permit is taken before it."""
 
-    def __init__(self, edge: Edge, prepare: Prepare) -> None:
+    def __init__(self, edge: Edge, prepare: Prepare, *, complete: Complete | None = None) -> None:
         self._edge = edge
         self._prepare = prepare
+        self._complete = complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = caller_of(scope)
         body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
         permit = self._edge.turns.reserve(model_of(body), caller.tenant)
         try:
+            warnings: tuple[str, ...] = ()
+            if self._complete is not None:
+                body, warnings = await self._complete(body, caller)
             prepared = self._prepare(body, caller)
+            prepared = replace(prepared, warnings=(*prepared.warnings, *warnings))
             stream = self._edge.turns.start(prepared.request, permit)
         except BaseException:
             permit.release()
@@ -208,7 +219,8 @@ class _Exchange:
         if self._gone.done():
             return
         self._accepted = True
-        self._stream.accept()
+        if self._prepared.kept:
+            self._stream.accept()
 
     def _wire_error(self, error: Exception) -> WireError:
         if is_bug(error):

@@ -14,9 +14,12 @@ from warmlane.api.auth import Identity
 from warmlane.api.body import ClientGone
 from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers, is_bug, wire_error
 from warmlane.api.settings import Edge
+from warmlane.errors import WarmlaneError
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 """Answered without a key: probes have none."""
+
+WEBSOCKET_PATHS = frozenset({"/v1/responses"})
 
 _CALLER = "warmlane.caller"
 _log = structlog.get_logger("warmlane.api")
@@ -65,7 +68,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await _refuse_websocket(scope, send)
+            await self._websocket(scope, receive, send)
         else:
             await self._http(scope, receive, send)
 
@@ -84,6 +87,20 @@ class Guard:
                 log_unexpected(error, reply.request_id)
             if not reply.begun:
                 await reply.refuse(wire_error(error))
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse before the handshake, with a status, so that a client falls back to HTTP at once."""
+        try:
+            if scope["path"] not in WEBSOCKET_PATHS:
+                raise HttpRefusal(426, "WebSockets are not served here; use HTTP.", code="websocket_not_supported")
+            _check_host(scope["headers"], self._edge.settings.allowed_hosts)
+            _check_origin(scope["headers"])
+            identity = self._edge.settings.keys.identify(scope["headers"])
+        except WarmlaneError as error:
+            await _refuse_websocket(wire_error(error), scope, send)
+            return
+        scope[_CALLER] = Caller(f"req_{self._edge.new_token()}", identity)
+        await self._app(scope, receive, send)
 
 
 class _Reply:
@@ -126,6 +143,14 @@ def _check_host(headers: Iterable[tuple[bytes, bytes]], allowed: frozenset[str] 
         raise HttpRefusal(403, "This Host is not served here.", code="host_not_allowed")
 
 
+def _check_origin(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Browsers let a page of any origin open a WebSocket, and say which: only one of this very host may."""
+    sent = {name: value.decode("latin-1") for name, value in headers if name in (b"origin", b"host")}
+    origin = sent.get(b"origin")
+    if origin is not None and origin.partition("://")[2].lower() != sent.get(b"host", "").lower():
+        raise HttpRefusal(403, "A page of another origin may not use this server.", code="origin_not_allowed")
+
+
 def host_name(host: str) -> str:
     """The name in a `Host` header, without port and brackets, in lower case."""
     host = host.strip().lower()
@@ -134,12 +159,10 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].removesuffix(".")
 
 
-async def _refuse_websocket(scope: Scope, send: Send) -> None:
-    """Say plainly that there is no WebSocket here, so that a client falls back to HTTP at once."""
+async def _refuse_websocket(error: WireError, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1000})
         return
-    error = WireError(426, "WebSockets are not served here; use HTTP.", code="websocket_not_supported")
     body = envelope(error, anthropic=False, request_id="")
     headers = [*error_headers(error), (b"content-length", str(len(body)).encode())]
     await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})

@@ -17,6 +17,9 @@ HEADERS = (
 )
 """The last one asks a reverse proxy not to collect events."""
 
+AsMessage = Callable[[bytes], Message]
+"""One frame as the ASGI message that sends it."""
+
 COMMENT = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 
@@ -31,11 +34,15 @@ def plain(data: object) -> bytes:
     return b"data: " + jsonio.encode(data) + b"\n\n"
 
 
+def _body(frame: bytes) -> Message:
+    return {"type": "http.response.body", "body": frame, "more_body": True}
+
+
 class EventWriter:
     """Writes events to one connection, each in a write of its own, awaited so that a slow reader is felt.
 
     Events are rendered under the lock that orders writes: whatever numbers them and whatever sends them agree. A write
-    that takes longer than `drain_timeout_s` calls `on_stall`.
+    that takes longer than `drain_timeout_s` calls `on_stall`. `begin` and `end` are those of a response over HTTP.
     """
 
     def __init__(
@@ -46,12 +53,14 @@ class EventWriter:
         keep_alive_s: float,
         drain_timeout_s: float,
         on_stall: Callable[[], None],
+        as_message: AsMessage = _body,
     ) -> None:
         self._send = send
         self._clock = clock
         self._keep_alive_s = keep_alive_s
         self._drain_timeout_s = drain_timeout_s
         self._on_stall = on_stall
+        self._as_message = as_message
         self._lock = asyncio.Lock()
         self._last_write_s = clock.now()
         self._closed = False
@@ -80,7 +89,7 @@ class EventWriter:
 
     async def _write(self, frames: Iterable[bytes]) -> None:
         for frame in frames:
-            await self._put({"type": "http.response.body", "body": frame, "more_body": True})
+            await self._put(self._as_message(frame))
 
     async def _put(self, message: Message) -> None:
         stall = self._clock.call_at(self._clock.now() + self._drain_timeout_s, self._on_stall)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from warmlane.errors import ModelNotFound, Unavailable, WarmlaneError
 from warmlane.host.binding import Binding
@@ -27,6 +28,7 @@ class ModelHost:
     def __init__(self, *, load_timeout_s: float = LOAD_TIMEOUT_S, tasks: TurnTasks | None = None) -> None:
         self._slots: dict[str, ModelSlot] = {}
         self._draining = False
+        self._on_drain: dict[object, Callable[[], None]] = {}
         self._load_timeout_s = load_timeout_s
         self._one_load = asyncio.Lock()
         self._loads: dict[str, asyncio.Task[None]] = {}
@@ -122,6 +124,19 @@ class ModelHost:
             if slot.binding is not None:
                 slot.binding.lane.close()
             slot.fail(self._shutting_down())
+        for tell in list(self._on_drain.values()):
+            tell()
+
+    def on_drain(self, tell: Callable[[], None]) -> Callable[[], None]:
+        key = object()
+        self._on_drain[key] = tell
+        if self._draining:
+            tell()
+
+        def forget() -> None:
+            self._on_drain.pop(key, None)
+
+        return forget
 
     async def drained(self, grace_s: float) -> None:
         """Wait for the turns that run; past `grace_s` seconds they are stopped."""

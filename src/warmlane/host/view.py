@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,4 +62,9 @@ class HostView(Protocol):
 
     def readiness(self) -> Readiness:
         """Of the default model."""
+        ...
+
+    def on_drain(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell` when the server begins to shut down, at once if it does already. Calling what is returned takes
+        the wish back."""
         ...

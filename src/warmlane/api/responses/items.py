@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from warmlane.api.responses import wire
-from warmlane.api.responses.render import RESPONSE_PREFIX
+from warmlane.api.responses.drafts import RESPONSE_PREFIX
 from warmlane.conversation.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
 from warmlane.errors import InvalidRequest
 

@@ -5,33 +5,27 @@ A stored row keeps the facts as the turn's `echo`; with its outcome they give th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
 from typing import Literal
 
 import msgspec
 
 from warmlane.api.headers import cache_facts
+from warmlane.api.jsonio import JsonObject
+from warmlane.api.responses.drafts import Seal, output_items
 from warmlane.api.responses.wire import (
     CacheDiagnostics,
-    FunctionCallItem,
     IncompleteDetails,
     InputTokensDetails,
-    ItemStatus,
-    MessageItem,
     OutputItem,
-    OutputText,
     OutputTokensDetails,
-    ReasoningItem,
+    ReasoningConfig,
     Response,
     ResponseFault,
     ResponseUsage,
-    SummaryText,
+    TextConfig,
 )
-from warmlane.conversation.messages import Message, Part, Reasoning, Text, ToolCall
 from warmlane.conversation.turn import CacheFacts, CacheOutcome, DivergenceCause, Outcome, StopReason, Usage
 
-RESPONSE_PREFIX = "resp_"
 _DEFAULT_TEMPERATURE = 1.0
 _DEFAULT_TOP_P = 1.0
 
@@ -39,7 +33,8 @@ _DEFAULT_TOP_P = 1.0
 class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What of the request the response object repeats; its JSON is `TurnRequest.echo`.
 
-    `temperature` and `top_p` are what the turn is sampled with; null, for a model that is gone, shows as 1.
+    `temperature` and `top_p` are what the turn is sampled with; null, for a model that is gone, shows as 1. `tools`
+    and `tool_choice` are the client's own JSON.
     """
 
     id: str
@@ -53,8 +48,13 @@ class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
     top_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    tool_choice: Literal["auto", "none"] = "auto"
+    top_logprobs: int = 0
+    tools: tuple[JsonObject, ...] = ()
+    tool_choice: str | JsonObject = "auto"
     parallel_tool_calls: bool = True
+    text: TextConfig = TextConfig()
+    reasoning: ReasoningConfig = ReasoningConfig()
+    truncation: Literal["auto", "disabled"] = "disabled"
     store: bool = True
     metadata: dict[str, str] = {}
     user: str | None = None
@@ -91,15 +91,20 @@ def render_response(
         previous_response_id=facts.previous_response_id,
         instructions=facts.instructions,
         output=output,
-        usage=None if usage is None else _usage(usage),
+        usage=None if usage is None else wire_usage(usage),
         max_output_tokens=facts.max_output_tokens,
         max_tool_calls=facts.max_tool_calls,
         temperature=_DEFAULT_TEMPERATURE if facts.temperature is None else facts.temperature,
         top_p=_DEFAULT_TOP_P if facts.top_p is None else facts.top_p,
         presence_penalty=facts.presence_penalty or 0.0,
         frequency_penalty=facts.frequency_penalty or 0.0,
+        top_logprobs=facts.top_logprobs,
+        tools=facts.tools,
         tool_choice=facts.tool_choice,
         parallel_tool_calls=facts.parallel_tool_calls,
+        text=facts.text,
+        reasoning=facts.reasoning,
+        truncation=facts.truncation,
         store=facts.store,
         metadata=facts.metadata,
         user=facts.user,
@@ -115,60 +120,24 @@ def render_outcome(
     *,
     completed_at: int,
     output: tuple[OutputItem, ...] | None = None,
+    seal: Seal | None = None,
 ) -> Response:
-    """The response object of a turn that succeeded. `output` is what was streamed, if it was."""
+    """The response object of a turn that succeeded. `output` is what was streamed, if it was; `seal` encrypts the
+    reasoning's content."""
     cut = outcome.stop_reason is StopReason.LENGTH
+    if output is None:
+        output = output_items(facts.id, outcome.message, cut=cut, logprobs=outcome.logprobs, seal=seal)
     return render_response(
         facts,
         status="incomplete" if cut else "completed",
-        output=output_items(facts.id, outcome.message, cut=cut) if output is None else output,
+        output=output,
         usage=outcome.usage,
         cache=outcome.cache,
         completed_at=None if cut else completed_at,
     )
 
 
-def item_id(response_id: str, kind: type[OutputItem], index: int) -> str:
-    """The id of output item `index`: the response's own digits and the index, so that it is the same each time."""
-    prefix = {MessageItem: "msg", ReasoningItem: "rs", FunctionCallItem: "fc"}[kind]
-    return f"{prefix}_{response_id.removeprefix(RESPONSE_PREFIX)}{index:04x}"
-
-
-def output_items(response_id: str, message: Message, *, cut: bool) -> tuple[OutputItem, ...]:
-    """An assistant message as output items; never none, as a message of no words is still the model's answer.
-
-    Neighbouring parts of one kind are one item, as in a stream. `cut` marks the last item incomplete.
-    """
-    items: list[OutputItem] = []
-    groups = list(_grouped(message.parts)) or [(Text, [Text("")])]
-    for index, (kind, parts) in enumerate(groups):
-        status: ItemStatus = "incomplete" if cut and index == len(groups) - 1 else "completed"
-        items.append(_item(response_id, index, kind, parts, status))
-    return tuple(items)
-
-
-def _grouped(parts: tuple[Part, ...]) -> Iterator[tuple[type[Part], list[Part]]]:
-    said = [part for part in parts if not (isinstance(part, Text | Reasoning) and not part.text)]
-    for kind, group in groupby(said, key=type):
-        if kind is ToolCall:
-            for call in group:
-                yield ToolCall, [call]
-        else:
-            yield kind, list(group)
-
-
-def _item(response_id: str, index: int, kind: type[Part], parts: list[Part], status: ItemStatus) -> OutputItem:
-    first = parts[0]
-    if isinstance(first, ToolCall):
-        name = item_id(response_id, FunctionCallItem, index)
-        return FunctionCallItem(name, status, first.call_id, first.name, first.arguments)
-    text = "".join(part.text for part in parts if not isinstance(part, ToolCall))
-    if kind is Reasoning:
-        return ReasoningItem(item_id(response_id, ReasoningItem, index), status, (SummaryText(text),))
-    return MessageItem(item_id(response_id, MessageItem, index), status, (OutputText(text),))
-
-
-def _usage(usage: Usage) -> ResponseUsage:
+def wire_usage(usage: Usage) -> ResponseUsage:
     return ResponseUsage(
         input_tokens=usage.prompt_tokens,
         input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_tokens),

@@ -14,6 +14,7 @@ from warmlane.api import jsonio
 from warmlane.api.body import model_of, read_json
 from warmlane.api.guard import caller_of
 from warmlane.api.headers import warning_headers
+from warmlane.api.responses.completion import Completion, may_cut
 from warmlane.api.responses.items import input_items, page
 from warmlane.api.responses.render import ResponseFacts, render_outcome
 from warmlane.api.responses.turns import Preparer
@@ -70,14 +71,16 @@ class _InputTokens:
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
         self._prepare = Preparer(edge)
+        self._complete = Completion(edge, self._prepare, cuts=may_cut)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
         model_of(body)
+        body, warnings = await self._complete(body, caller_of(scope))
         prepared = self._prepare(body, caller_of(scope))
         count = TokenCount(input_tokens=await self._edge.turns.count_tokens(prepared.request))
         response = _json(count)
-        response.raw_headers.extend(warning_headers(prepared.warnings))
+        response.raw_headers.extend(warning_headers((*prepared.warnings, *warnings)))
         await response(scope, receive, send)
 
 

@@ -1,4 +1,4 @@
-"""What Responses sends, as the vendor's types have it: items, the response object, the stream's events.
+"""What Responses answers, as the vendor's types have it: items and the response object.
 
 Field names and required keys follow openai-python's `types/responses`; the keys that must be present, null or not, are
 those of the Open Responses schema.
@@ -11,15 +11,28 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from warmlane.api.errors import OpenAIFault
+from warmlane.api.jsonio import JsonObject
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+
+
+class Logprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
     text: str
     annotations: tuple[()] = ()
-    logprobs: tuple[()] = ()
+    logprobs: tuple[Logprob, ...] = ()
 
 
 class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
@@ -39,6 +52,7 @@ class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasonin
     id: str
     status: ItemStatus
     summary: tuple[SummaryText, ...] = ()
+    encrypted_content: str | UnsetType = UNSET
 
 
 class FunctionCallItem(msgspec.Struct, frozen=True, tag_field="type", tag="function_call"):
@@ -49,7 +63,14 @@ class FunctionCallItem(msgspec.Struct, frozen=True, tag_field="type", tag="funct
     arguments: str = ""
 
 
-OutputItem = MessageItem | ReasoningItem | FunctionCallItem
+class CompactionItem(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
+    """Stands for all that was said before it."""
+
+    id: str
+    encrypted_content: str
+
+
+OutputItem = MessageItem | ReasoningItem | FunctionCallItem | CompactionItem
 
 
 class InputTokensDetails(msgspec.Struct, frozen=True):
@@ -78,19 +99,30 @@ class ResponseFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    type: Literal["text"] = "text"
+class PlainFormat(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class JsonObjectFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class JsonSchemaFormat(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="json_schema"):
+    """`schema` is the client's own JSON."""
+
+    name: str
+    description: str | None
+    schema: JsonObject
+    strict: bool
 
 
 class TextConfig(msgspec.Struct, frozen=True):
-    format: TextFormat = TextFormat()
+    format: PlainFormat | JsonObjectFormat | JsonSchemaFormat = PlainFormat()
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True):
-    """What was applied, not what was asked for."""
-
-    effort: None = None
-    summary: None = None
+    effort: str | None = None
+    summary: str | None = None
 
 
 class CacheDiagnostics(msgspec.Struct, frozen=True):
@@ -109,7 +141,8 @@ class CacheDiagnostics(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """The response object. `created_at` and `completed_at` are in Unix seconds."""
+    """The response object. `created_at` and `completed_at` are in Unix seconds; `tools` and `tool_choice` are the
+    client's own JSON, with the keys that must be present."""
 
     id: str
     object: Literal["response"] = "response"
@@ -129,13 +162,13 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     top_p: float
     presence_penalty: float
     frequency_penalty: float
-    top_logprobs: int = 0
-    tools: tuple[()] = ()
-    tool_choice: Literal["auto", "none"]
+    top_logprobs: int
+    tools: tuple[JsonObject, ...]
+    tool_choice: str | JsonObject
     parallel_tool_calls: bool
-    text: TextConfig = TextConfig()
-    reasoning: ReasoningConfig = ReasoningConfig()
-    truncation: Literal["disabled"] = "disabled"
+    text: TextConfig
+    reasoning: ReasoningConfig
+    truncation: Literal["auto", "disabled"]
     store: bool
     background: Literal[False] = False
     service_tier: Literal["default"] = "default"
@@ -144,124 +177,3 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     safety_identifier: str | None
     prompt_cache_key: str | None
     prompt_cache_diagnostics: CacheDiagnostics | None = None
-
-
-class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    sequence_number: int
-
-
-class Created(_Event, frozen=True, kw_only=True, tag="response.created"):
-    response: Response
-
-
-class InProgress(_Event, frozen=True, kw_only=True, tag="response.in_progress"):
-    response: Response
-
-
-class Completed(_Event, frozen=True, kw_only=True, tag="response.completed"):
-    response: Response
-
-
-class Incomplete(_Event, frozen=True, kw_only=True, tag="response.incomplete"):
-    response: Response
-
-
-class FailedEvent(_Event, frozen=True, kw_only=True, tag="response.failed"):
-    response: Response
-
-
-class ItemAdded(_Event, frozen=True, kw_only=True, tag="response.output_item.added"):
-    output_index: int
-    item: OutputItem
-
-
-class ItemDone(_Event, frozen=True, kw_only=True, tag="response.output_item.done"):
-    output_index: int
-    item: OutputItem
-
-
-class _ItemEvent(_Event, frozen=True, kw_only=True):
-    item_id: str
-    output_index: int
-
-
-class ContentPartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.added"):
-    content_index: int = 0
-    part: OutputText
-
-
-class ContentPartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.done"):
-    content_index: int = 0
-    part: OutputText
-
-
-class OutputTextDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
-    content_index: int = 0
-    delta: str
-    logprobs: tuple[()] = ()
-
-
-class OutputTextDone(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.done"):
-    content_index: int = 0
-    text: str
-    logprobs: tuple[()] = ()
-
-
-class SummaryPartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
-    summary_index: int = 0
-    part: SummaryText
-
-
-class SummaryPartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
-    summary_index: int = 0
-    part: SummaryText
-
-
-class SummaryTextDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
-    summary_index: int = 0
-    delta: str
-
-
-class SummaryTextDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
-    summary_index: int = 0
-    text: str
-
-
-class ArgumentsDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
-    delta: str
-
-
-class ArgumentsDone(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
-    name: str
-    arguments: str
-
-
-class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
-    """Flat and nested at once: some clients read the one, some the other. No other event has a key `error`."""
-
-    code: str | None
-    message: str
-    param: str | None
-    error: OpenAIFault
-
-
-Event = (
-    Created
-    | InProgress
-    | Completed
-    | Incomplete
-    | FailedEvent
-    | ItemAdded
-    | ItemDone
-    | ContentPartAdded
-    | ContentPartDone
-    | OutputTextDelta
-    | OutputTextDone
-    | SummaryPartAdded
-    | SummaryPartDone
-    | SummaryTextDelta
-    | SummaryTextDone
-    | ArgumentsDelta
-    | ArgumentsDone
-    | ErrorEvent
-)
