@@ -37,6 +37,15 @@ _NO_MESSAGE: tuple[object, ...] = (
     *({"role": role, "content": content} for role in ("user", "assistant", "system") for content in _NO_CONTENT),
 )
 _NO_DIALOGUE: tuple[object, ...] = (5, True, {}, *([message] for message in _NO_MESSAGE))
+_NO_TOOLS: tuple[object, ...] = (
+    5,
+    "f",
+    {"a": 1},
+    ["f"],
+    [{}],
+    [{"type": "function"}],
+    [{"type": "function", "name": 5}],
+)
 _UNSUPPORTED: tuple[object, ...] = ([{"type": "function", "name": "f"}], [{"name": "f", "input_schema": {}}], {"a": 1})
 
 _COMMON: dict[str, tuple[object, ...]] = {
@@ -53,11 +62,14 @@ _COMMON: dict[str, tuple[object, ...]] = {
 _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
     "responses": {
         "input": (*_NO_DIALOGUE, [{"type": "no_such_item"}], [{"type": "function_call_output", "call_id": "c"}]),
+        "tools": (*_NO_TOOLS, [{"name": "f", "input_schema": {}}]),
+        "reasoning": (5, "high", {"effort": "some"}, {"summary": 5}),
+        "top_logprobs": (*_NO_NUMBER, -1, 21),
         "max_output_tokens": _NO_COUNT,
         "instructions": _NO_STRING,
         "previous_response_id": (*_NO_STRING, "resp_unknown", ""),
         "metadata": (5, [], {"a": 5}, {"a": "x" * 600}, {"retention_seconds": "soon"}, {"retention_seconds": "1"}),
-        "text": (5, {"format": {"type": "json_schema"}}, {"format": {"type": "json_object"}}, {"format": 5}),
+        "text": (5, {"format": {"type": "json_schema"}}, {"format": {"type": "yaml"}}, {"format": 5}),
         "background": (True, "yes"),
         "messages": ([{"role": "user", "content": "hi"}],),
         "presence_penalty": (*_NO_NUMBER, 3, -3),

@@ -159,7 +159,7 @@ async def test_an_exception_is_a_500_that_tells_nothing(where: str) -> None:
     assert turns.open_permits == 0
 
 
-async def test_a_websocket_is_refused_at_once() -> None:
+async def test_a_websocket_elsewhere_is_refused_at_once() -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -169,7 +169,7 @@ async def test_a_websocket_is_refused_at_once() -> None:
         return {"type": "websocket.connect"}
 
     app = edge_app(FakeTurns())
-    scope = {"type": "websocket", "path": "/v1/responses", "headers": [], "extensions": {"websocket.http.response": {}}}
+    scope = {"type": "websocket", "path": "/v1/messages", "headers": [], "extensions": {"websocket.http.response": {}}}
     await app(scope, receive, send)
     await app({**scope, "extensions": {}}, receive, send)
     assert sent[0]["status"] == 426

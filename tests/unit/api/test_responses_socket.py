@@ -1,0 +1,406 @@
+"""Responses over a WebSocket: the same events, one turn at a time, and responses that live as long as their socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponsesServerEvent
+from openresponses_types.types import WebSocketErrorEvent
+from pydantic import TypeAdapter
+from starlette.types import ASGIApp
+
+from support.edge import check_responses, edge_app, settle
+from support.fake_turns import MODEL, FakeHost, FakeTurns, Step, rich_turn, text_turn
+from support.manual_clock import ManualClock
+from support.websocket import Socket
+from warmlane.api.auth import ApiKey, KeyRing
+from warmlane.api.responses.continuation import MAX_KEPT, MAX_OWNED, Owners
+from warmlane.api.responses.socket import MAX_PENDING
+from warmlane.api.settings import EdgeSettings
+from warmlane.conversation.events import Failed, Started, Validated
+from warmlane.conversation.turn import TurnRequest
+from warmlane.errors import ContextOverflow, EngineFault, InvalidRequest, PreviousResponseNotFound, QueueFull
+from warmlane.turns.stream import TurnStream
+
+EVENT: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)
+
+
+class Scripts(FakeTurns):
+    """A script a turn, the last one again and again."""
+
+    def __init__(self, *scripts: Sequence[Step]) -> None:
+        super().__init__()
+        self.scripts = list(scripts)
+
+    def start(self, request: TurnRequest, permit: object) -> TurnStream:
+        self.script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        return super().start(request, permit)
+
+
+@asynccontextmanager
+async def connected(app: ASGIApp, **kwargs: Any) -> AsyncIterator[Socket]:
+    socket = Socket(app, **kwargs)
+    await settle()
+    try:
+        yield socket
+    finally:
+        socket.leave()
+        await socket.task
+
+
+def error_of(events: list[dict[str, Any]]) -> dict[str, Any]:
+    assert len(events) == 1
+    WebSocketErrorEvent.model_validate(events[0])
+    EVENT.validate_python(events[0])
+    assert events[0]["status"] >= 400
+    error: dict[str, Any] = events[0]["error"]
+    return error
+
+
+async def test_the_events_are_those_of_a_stream() -> None:
+    turns = FakeTurns(rich_turn())
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask()
+    check_responses(events)
+    for event in events:
+        EVENT.validate_python(event)
+    assert turns.accepted == [True]
+    assert socket.sent[0]["type"] == "websocket.accept"
+
+
+async def test_turns_follow_each_other_on_one_socket() -> None:
+    gate = asyncio.Event()
+    turns = Scripts([Validated(), gate.wait, *text_turn("one")[1:]], text_turn("two"))
+    async with connected(edge_app(turns)) as socket:
+        socket.create()
+        socket.create()
+        await settle()
+        assert len(turns.requests) == 1
+        gate.set()
+        await settle()
+    ends = [event for event in socket.events if event["type"] == "response.completed"]
+    assert [end["response"]["output"][0]["content"][0]["text"] for end in ends] == ["one", "two"]
+    assert len({request.request_id for request in turns.requests}) == 2
+
+
+async def test_warnings_are_told_in_the_first_event() -> None:
+    turns = FakeTurns([Validated(("the schema's 'not'",)), *text_turn("x")[1:]])
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask(odd_field=1, tools=[{"type": "web_search"}])
+        plain = await socket.ask()
+    assert events[0]["warnings"] == ["odd_field", "tools[0] (web_search)", "the schema's 'not'"]
+    assert plain[0]["warnings"] == ["the schema's 'not'"]
+    check_responses(events)
+
+
+async def test_fields_of_http_have_no_effect() -> None:
+    turns = FakeTurns()
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask(stream=False, stream_options={}, background=False)
+    assert events[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "param"),
+    [
+        ("{", 400, None),
+        ("[]", 400, None),
+        (b"\xff", 400, None),
+        ('{"type": "response.cancel"}', 400, "type"),
+        ("{}", 400, "type"),
+        ({"type": "response.create", "input": "hi"}, 400, "model"),
+        ({"type": "response.create", "model": "gpt-9", "input": "hi"}, 404, "model"),
+        ({"type": "response.create", "model": MODEL, "input": []}, 400, "input"),
+        ({"type": "response.create", "model": MODEL, "input": "hi", "temperature": 9}, 400, "temperature"),
+        ({"type": "response.create", "model": MODEL, "input": "hi", "background": True}, 400, "background"),
+        ({"type": "response.create", "model": MODEL, "input": "hi", "stream_id": "s"}, 400, "stream_id"),
+        ("x" * 2000, 413, None),
+    ],
+)
+async def test_a_message_that_is_none_is_told_and_the_socket_goes_on(
+    said: dict[str, Any] | str | bytes, status: int, param: str | None
+) -> None:
+    turns = FakeTurns()
+    async with connected(edge_app(turns, settings=EdgeSettings(max_body_bytes=1000))) as socket:
+        socket.say(said)
+        await settle()
+        assert error_of(socket.events)["param"] == param
+        assert socket.events[0]["status"] == status
+        assert turns.open_permits == 0
+        events = await socket.ask()
+    assert events[-1]["type"] == "response.completed"
+
+
+async def test_an_overload_says_when_to_try_again() -> None:
+    turns = FakeTurns(refusal=QueueFull(waiting=1, permits=2, limit=3, retry_after_s=7))
+    async with connected(edge_app(turns)) as socket:
+        error = error_of(await socket.ask())
+    assert (error["code"], error["headers"]) == ("queue_full", {"retry-after": "7"})
+
+
+@pytest.mark.parametrize(
+    ("script", "kinds"),
+    [
+        ([Failed(InvalidRequest("'input': no.", param="input"))], ["error"]),
+        (
+            [Failed(ContextOverflow(9, 8))],
+            ["response.created", "response.in_progress", "error", "response.failed"],
+        ),
+        (
+            [Validated(), Started(1, 0), Failed(EngineFault("it broke"))],
+            ["response.created", "response.in_progress", "error", "response.failed"],
+        ),
+    ],
+)
+async def test_a_turn_that_fails(script: list[Step], kinds: list[str]) -> None:
+    turns = Scripts(script, text_turn("x"))
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask()
+        assert [event["type"] for event in events] == kinds
+        after = await socket.ask()
+    assert after[-1]["type"] == "response.completed"
+
+
+async def test_a_client_that_leaves_ends_its_turn() -> None:
+    never = asyncio.Event()
+    turns = FakeTurns([Validated(), never.wait])
+    socket = Socket(edge_app(turns))
+    socket.create()
+    await settle()
+    assert not turns.streams[0].closed
+    socket.leave()
+    await socket.task
+    assert turns.streams[0].closed
+    for task in turns.tasks:
+        task.cancel()
+
+
+async def test_a_client_that_stops_reading_is_left() -> None:
+    clock = ManualClock()
+    turns = FakeTurns()
+    socket = Socket(edge_app(turns, clock=clock, settings=EdgeSettings(drain_timeout_s=30)))
+    await settle()
+    socket.block()
+    socket.create()
+    await settle()
+    clock.advance(30)
+    await socket.task
+    assert turns.streams[0].closed
+    await turns.settle()
+    assert turns.accepted == [False]
+
+
+async def test_a_silent_turn_is_kept_alive() -> None:
+    clock, gate = ManualClock(), asyncio.Event()
+    turns = FakeTurns([Validated(), gate.wait, *text_turn("x")[1:]])
+    async with connected(edge_app(turns, clock=clock)) as socket:
+        socket.create()
+        await settle()
+        before = len(socket.events)
+        clock.advance(10)
+        await settle()
+        assert [event["type"] for event in socket.events[before:]] == ["response.in_progress"]
+        gate.set()
+        await settle()
+        check_responses(socket.events)
+
+
+async def test_too_many_messages_at_once_close_the_socket() -> None:
+    never = asyncio.Event()
+    turns = FakeTurns([Validated(), never.wait])
+    socket = Socket(edge_app(turns))
+    for _ in range(MAX_PENDING + 2):
+        socket.create()
+    await settle()
+    never.set()
+    turns.streams[0].tell(Failed(EngineFault("over")))
+    await socket.task
+    assert socket.closed == 1008
+
+
+async def test_an_idle_socket_is_closed_at_shutdown_and_a_busy_one_after_its_turn() -> None:
+    host, gate = FakeHost(), asyncio.Event()
+    turns = FakeTurns([Validated(), gate.wait, *text_turn("x")[1:]])
+    app = edge_app(turns, host=host)
+    idle, busy = Socket(app), Socket(app)
+    busy.create()
+    busy.create()
+    await settle()
+    host.begin_drain()
+    await idle.task
+    assert idle.closed == 1001
+    assert busy.closed is None
+    gate.set()
+    await busy.task
+    assert busy.closed == 1001
+    assert busy.events[-1]["type"] == "response.completed"
+    assert host.told_of_drain == []
+
+
+KEYS = KeyRing([ApiKey("key-a", "ann"), ApiKey("key-b", "bob")])
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/messages", {"x-api-key": "key-a"}, 426),
+        ("/", {"x-api-key": "key-a"}, 426),
+        ("/v1/responses", {}, 401),
+        ("/v1/responses", {"authorization": "Bearer wrong"}, 401),
+        ("/v1/responses", {"x-api-key": "key-a", "host": "evil.example"}, 403),
+        ("/v1/responses", {"x-api-key": "key-a", "origin": "https://evil.example"}, 403),
+        ("/v1/responses", {"x-api-key": "key-a", "origin": "null"}, 403),
+        ("/v1/responses", {"x-api-key": "key-a", "host": "localhost:8080", "origin": "http://localhost:9090"}, 403),
+    ],
+)
+async def test_who_may_connect(path: str, headers: dict[str, str], status: int) -> None:
+    socket = Socket(edge_app(FakeTurns(), settings=EdgeSettings(keys=KEYS)), path, headers=headers)
+    await socket.task
+    assert socket.status == status
+    assert socket.refusal.keys() == {"message", "type", "param", "code"}
+
+
+async def test_a_page_of_this_very_host_may_connect_and_its_key_names_the_tenant() -> None:
+    turns = FakeTurns()
+    headers = {"authorization": "Bearer key-b", "host": "localhost:8080", "origin": "http://localhost:8080"}
+    async with connected(edge_app(turns, settings=EdgeSettings(keys=KEYS)), headers=headers) as socket:
+        await socket.ask()
+    assert turns.last.tenant == "bob"
+
+
+async def test_a_key_that_is_taken_back_is_refused_at_the_next_turn() -> None:
+    keys = KeyRing([ApiKey("key-a", "ann")])
+    app = edge_app(FakeTurns(), settings=EdgeSettings(keys=keys))
+    async with connected(app, headers={"x-api-key": "key-a"}) as socket:
+        assert (await socket.ask())[-1]["type"] == "response.completed"
+        keys.replace([ApiKey("key-c", "ann")])
+        assert error_of(await socket.ask())["code"] == "invalid_api_key"
+
+
+class Warm(FakeTurns):
+    """Knows a previous response as long as it is in `warm`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warm: set[str] = set()
+
+    def start(self, request: TurnRequest, permit: object) -> TurnStream:
+        previous = request.previous_response_id
+        lost = previous is not None and previous not in self.warm
+        self.script = [Failed(PreviousResponseNotFound(previous or ""))] if lost else text_turn("said")
+        self.warm.discard(previous or "")
+        self.warm |= set() if lost else {request.response_id}
+        return super().start(request, permit)
+
+
+def id_of(events: list[dict[str, Any]]) -> str:
+    assert events[-1]["type"] == "response.completed", events[-1]
+    return str(events[-1]["response"]["id"])
+
+
+async def test_an_unstored_response_is_continued_warm_and_cold_alike() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False, input="one"))
+        second = id_of(await socket.ask(store=False, input="two", previous_response_id=first))
+        assert turns.last.previous_response_id == first
+        turns.warm.clear()
+        events = await socket.ask(store=False, input="three", previous_response_id=second)
+    assert events[-1]["response"]["previous_response_id"] == second
+    assert turns.last.previous_response_id is None
+    assert [message.text for message in turns.last.input] == ["one", "said", "two", "said", "three"]
+    assert turns.open_permits == 0
+
+
+async def test_a_stored_response_is_not_kept_here() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=True))
+        turns.warm.clear()
+        error = error_of(await socket.ask(previous_response_id=first))
+        assert error["code"] == "previous_response_not_found"
+        turns.warm.add(first)
+        id_of(await socket.ask(previous_response_id=first))
+
+
+async def test_another_socket_does_not_find_an_unstored_response() -> None:
+    turns = Warm()
+    app = edge_app(turns)
+    async with connected(app) as one:
+        first = id_of(await one.ask(store=False))
+    async with connected(app) as other:
+        events = await other.ask(store=False, previous_response_id=first)
+        error = error_of(events)
+        assert (events[0]["status"], error["code"], error["param"]) == (
+            400,
+            "previous_response_not_found",
+            "previous_response_id",
+        )
+        id_of(await other.ask(store=False, input=[{"role": "user", "content": "all of it"}]))
+    assert len(turns.requests) == 2
+
+
+@pytest.mark.parametrize("broken", [{"temperature": 9}, {"model": "gpt-9"}, {"input": []}])
+async def test_a_failed_continuation_takes_what_it_named_along(broken: dict[str, Any]) -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False))
+        error_of(await socket.ask(store=False, previous_response_id=first, **broken))
+        error = error_of(await socket.ask(store=False, previous_response_id=first))
+    assert error["code"] == "previous_response_not_found"
+    assert len(turns.requests) == 1
+
+
+async def test_a_turn_that_fails_while_it_runs_takes_what_it_named_along() -> None:
+    turns = Scripts(text_turn("x"), [Validated(), Failed(EngineFault("it broke"))], text_turn("y"))
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False))
+        await socket.ask(store=False, previous_response_id=first)
+        assert error_of(await socket.ask(store=False, previous_response_id=first))["param"] == "previous_response_id"
+
+
+async def test_an_overload_takes_nothing_along() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False))
+        turns.refusal = QueueFull(waiting=1, permits=2, limit=3)
+        error_of(await socket.ask(store=False, previous_response_id=first))
+        turns.refusal = None
+        id_of(await socket.ask(store=False, previous_response_id=first))
+
+
+async def test_a_socket_goes_on_with_its_latest_responses() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        ids = [id_of(await socket.ask(store=False)) for _ in range(MAX_KEPT + 1)]
+        turns.warm.clear()
+        assert error_of(await socket.ask(previous_response_id=ids[0]))["code"] == "previous_response_not_found"
+        id_of(await socket.ask(store=False, previous_response_id=ids[1]))
+
+
+async def test_a_warm_up_is_answered_at_once_and_continued() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask(store=False, generate=False, instructions="be brief", input="one")
+        check_responses(events)
+        assert (events[-1]["response"]["output"], events[-1]["response"]["usage"]["total_tokens"]) == ([], 0)
+        assert (turns.requests, turns.open_permits) == ([], 0)
+        await socket.ask(store=False, previous_response_id=id_of(events), input=[], instructions="be brief")
+        assert [message.text for message in turns.last.input] == ["one"]
+        again = id_of(await socket.ask(store=False, generate=False, input=[]))
+        await socket.ask(store=False, previous_response_id=again, input="two")
+        assert [message.text for message in turns.last.input] == ["two"]
+
+
+def test_the_makers_of_responses_are_forgotten_in_the_end() -> None:
+    owners = Owners()
+    one, other = owners.connect(), owners.connect()
+    for n in range(MAX_OWNED + 1):
+        owners.claim(f"resp_{n}", one)
+    assert owners.may_continue("resp_0", other)
+    assert not owners.may_continue("resp_1", other)
+    assert owners.may_continue("resp_1", one)
