@@ -75,11 +75,11 @@ class InputRead:
     compacts: bool = False
 
 
-def read_input(items: Sequence[JsonObject], seals: Seals) -> InputRead:
-    """Raises `InvalidRequest` that names the item."""
+def read_input(items: Sequence[JsonObject], seals: Seals, *, given_in: str = "input") -> InputRead:
+    """Raises `InvalidRequest` that names the item; `given_in` is the field that holds them."""
     reader = _Reader(seals)
     for index, item in enumerate(items):
-        reader.take(item, ("input", index))
+        reader.take(item, (given_in, index))
     reader.end_reply()
     return InputRead(tuple(reader.messages), tuple(reader.ignored), reader.compacts)
 
