@@ -20,6 +20,10 @@ class Created(_Event, frozen=True, kw_only=True, tag="response.created"):
     warnings: tuple[str, ...] | UnsetType = UNSET
 
 
+class Queued(_Event, frozen=True, kw_only=True, tag="response.queued"):
+    response: Response
+
+
 class InProgress(_Event, frozen=True, kw_only=True, tag="response.in_progress"):
     response: Response
 
@@ -113,6 +117,7 @@ class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
 
 Event = (
     Created
+    | Queued
     | InProgress
     | Completed
     | Incomplete

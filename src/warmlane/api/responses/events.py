@@ -21,6 +21,7 @@ from warmlane.api.responses.render import ResponseFacts, render_outcome, render_
 from warmlane.conversation.events import (
     Finished,
     ReasoningDelta,
+    Started,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -39,7 +40,8 @@ Frame = Callable[[str, msgspec.Struct], bytes]
 
 class ResponsesStream:
     """Renders one turn. `unix_s` gives the second it completed; `seal` encrypts the reasoning's content; `summary`
-    makes of the reply the one item that is told, once it is whole."""
+    makes of the reply the one item that is told, once it is whole. `queued` is the response as it waits, of one in the
+    background."""
 
     def __init__(
         self,
@@ -59,10 +61,15 @@ class ResponsesStream:
         self._done: list[wire.OutputItem] = []
         self._open: ItemDraft | None = None
         self._skeleton = render_response(facts, status="in_progress")
+        self.queued = render_response(facts, status="queued") if facts.background else None
 
     def opening(self) -> Iterator[bytes]:
-        yield self._frame(event_wire.Created(sequence_number=self._next(), response=self._skeleton))
-        yield from self.keep_alive()
+        first = self.queued or self._skeleton
+        yield self._frame(event_wire.Created(sequence_number=self._next(), response=first))
+        if self.queued is not None:
+            yield self._frame(event_wire.Queued(sequence_number=self._next(), response=self.queued))
+        else:
+            yield from self.keep_alive()
 
     def keep_alive(self) -> Iterator[bytes]:
         """The in_progress event again: some clients' idle timers do not hear comments."""
@@ -76,6 +83,8 @@ class ResponsesStream:
         match event:
             case Finished():
                 yield from self._finish(event.outcome)
+            case Started() if self.queued is not None:
+                yield from self.keep_alive()
             case _ if self._summary is not None:
                 return
             case TextDelta():
@@ -101,6 +110,12 @@ class ResponsesStream:
         code = _OVERFLOW_CODE if error.code == _OVERFLOW_CODE else "server_error"
         fault = wire.ResponseFault(code=code, message=error.message)
         response = render_response(self._facts, status="failed", output=tuple(self._done), fault=fault)
+        yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
+
+    def cancelled(self) -> Iterator[bytes]:
+        """The end of a background response that was told to stop."""
+        yield from self._close("incomplete")
+        response = render_response(self._facts, status="cancelled", output=tuple(self._done))
         yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
 
     def nothing(self) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from warmlane.api.responses.wire import (
     ReasoningConfig,
     Response,
     ResponseFault,
+    ResponseStatus,
     ResponseUsage,
     TextConfig,
 )
@@ -56,6 +57,7 @@ class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: ReasoningConfig = ReasoningConfig()
     truncation: Literal["auto", "disabled"] = "disabled"
     store: bool = True
+    background: bool = False
     metadata: dict[str, str] = {}
     user: str | None = None
     safety_identifier: str | None = None
@@ -72,7 +74,7 @@ class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
 def render_response(
     facts: ResponseFacts,
     *,
-    status: Literal["in_progress", "completed", "incomplete", "failed"],
+    status: ResponseStatus,
     output: tuple[OutputItem, ...] = (),
     usage: Usage | None = None,
     cache: CacheFacts | None = None,
@@ -106,6 +108,7 @@ def render_response(
         reasoning=facts.reasoning,
         truncation=facts.truncation,
         store=facts.store,
+        background=facts.background,
         metadata=facts.metadata,
         user=facts.user,
         safety_identifier=facts.safety_identifier,

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from warmlane.api.jsonio import JsonObject
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -148,7 +149,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["response"] = "response"
     created_at: int
     completed_at: int | None = None
-    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    status: ResponseStatus
     error: ResponseFault | None = None
     incomplete_details: IncompleteDetails | None = None
     model: str
@@ -170,7 +171,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: ReasoningConfig
     truncation: Literal["auto", "disabled"]
     store: bool
-    background: Literal[False] = False
+    background: bool
     service_tier: Literal["default"] = "default"
     metadata: dict[str, str]
     user: str | None
