@@ -213,13 +213,17 @@ async def test_too_many_messages_at_once_close_the_socket() -> None:
     never = asyncio.Event()
     turns = FakeTurns([Validated(), never.wait])
     socket = Socket(edge_app(turns))
-    for _ in range(MAX_PENDING + 2):
-        socket.create()
     await settle()
-    never.set()
+    for _ in range(1 + MAX_PENDING):
+        socket.create()
+        await settle()
+    assert socket.closed is None
+    socket.create()
+    await settle()
     turns.streams[0].tell(Failed(EngineFault("over")))
     await socket.task
-    assert socket.closed == 1008
+    assert (socket.closed, len(turns.requests)) == (1008, 1)
+    turns.tasks[0].cancel()
 
 
 async def test_an_idle_socket_is_closed_at_shutdown_and_a_busy_one_after_its_turn() -> None:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast
 
-import msgspec
-
+from warmlane.api import jsonio
 from warmlane.api.fields import refuse
-from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.drafts import RESPONSE_PREFIX, output_items
 from warmlane.api.responses.items import InputItem, input_items
 from warmlane.api.responses.sealed import Seals
@@ -47,7 +44,7 @@ async def resolved(items: Sequence[object], archive: ResponseArchive, tenant: st
         named = known[key].get(name)
         if named is None:
             raise refuse(f"input[{index}].id", "no item of this id is stored; send the item itself.")
-        found.append(cast(JsonObject, msgspec.to_builtins(named)))
+        found.append(jsonio.decode_object(jsonio.encode(named)))
     return found
 
 
