@@ -21,6 +21,7 @@ from support.server import LiveServer
 
 pytestmark = pytest.mark.live
 MODEL = "simulated"
+N_AT_ONCE = 17
 WEATHER = {
     "type": "function",
     "name": "get_weather",
@@ -289,7 +290,8 @@ def test_all_at_once(server: LiveServer) -> None:
         with httpx.Client(base_url=server.base_url, timeout=60) as client:
             case(server, client)
 
-    # A flat server's unstored responses are warm one at a time; its sockets go on from what they keep themselves.
-    with ThreadPoolExecutor(len(CASES)) as pool:
-        for done in [pool.submit(run, case) for case in CASES]:
+    # A flat server has a seat and sixteen places to wait. Its unstored responses are warm one at a time; sockets go on
+    # from what they keep themselves.
+    with ThreadPoolExecutor(N_AT_ONCE) as pool:
+        for done in [pool.submit(run, case) for case in CASES[:N_AT_ONCE]]:
             done.result()

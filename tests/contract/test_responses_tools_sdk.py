@@ -75,6 +75,7 @@ def test_results_in_one_request_are_used_and_one_of_two_is_refused(client: opena
 def test_our_own_output_fed_back_is_warm(client: openai.OpenAI) -> None:
     dialogue: list[Any] = [{"role": "user", "content": f"THINK:let me see\n{ONE}"}]
     kwargs: Any = {"store": False, "tools": [WEATHER], "include": ["reasoning.encrypted_content"]}
+    kwargs["prompt_cache_key"] = "a dialogue of its own"
     first = client.responses.create(model=MODEL, input=dialogue, **kwargs)
     assert [item.type for item in first.output] == ["reasoning", "function_call"]
     dialogue += [item.model_dump(exclude_none=True, exclude={"id", "status"}) for item in first.output]
@@ -137,7 +138,7 @@ def test_a_compaction_is_smaller_and_goes_on(client: openai.OpenAI) -> None:
         ]
     compacted = client.responses.compact(model=MODEL, input=dialogue)
     assert [item.type for item in compacted.output].count("compaction") == 1
-    items: list[Any] = [item.model_dump(exclude_none=True) for item in compacted.output]
+    items: list[Any] = [item.to_dict(exclude_none=True, warnings=False) for item in compacted.output]
     assert len(json.dumps(items)) < len(json.dumps(dialogue))
     answer = client.responses.create(model=MODEL, input=[*items, {"role": "user", "content": "go on"}])
     assert answer.output_text == "echo: go on"
