@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from warmlane.api import jsonio
+from warmlane.conversation.turn import Usage
 from warmlane.errors import (
     ContextOverflow,
     EngineDied,
@@ -54,7 +55,8 @@ class HttpRefusal(WarmlaneError):
 
 @dataclass(frozen=True, slots=True)
 class WireError:
-    """An error as both dialects tell it. `overflow` is the Anthropic wording of a prompt that is too long."""
+    """An error as both dialects tell it. `overflow` is the Anthropic wording of a prompt that is too long, `spent` what
+    a turn that ran had cost by then."""
 
     status: int
     message: str
@@ -64,6 +66,7 @@ class WireError:
     retry_after_s: int | None = None
     allow: str | None = None
     overflow: str | None = None
+    spent: Usage | None = None
 
     @property
     def anthropic_type(self) -> str:

@@ -168,7 +168,7 @@ class _Exchange:
         while True:
             match event:
                 case Failed():
-                    await writer.write(renderer.failure(self._wire_error(event.error)))
+                    await writer.write(renderer.failure(self._wire_error(event)))
                     await self._accept()
                 case Finished():
                     await writer.write(renderer.event(event))
@@ -222,7 +222,7 @@ class _Exchange:
         if self._prepared.kept:
             self._stream.accept()
 
-    def _wire_error(self, error: Exception) -> WireError:
-        if is_bug(error):
-            log_unexpected(error, self._prepared.request.request_id)
-        return wire_error(error)
+    def _wire_error(self, failed: Failed) -> WireError:
+        if is_bug(failed.error):
+            log_unexpected(failed.error, self._prepared.request.request_id)
+        return replace(wire_error(failed.error), spent=failed.usage)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warmlane.conversation.tools import TokenLogprob
-from warmlane.conversation.turn import Divergence, Outcome
+from warmlane.conversation.turn import Divergence, Outcome, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn ended in an error; nothing of it is stored."""
+    """The turn ended in an error; nothing of it is stored. `usage` is what it had cost by then, if it ran."""
 
     error: Exception
+    usage: Usage | None = None
 
 
 TurnEvent = (

@@ -13,9 +13,10 @@ from openresponses_types.types import ResponseResource
 from support.edge import UNIX_S, check_responses, edge_client, sse_events
 from support.fake_turns import MODEL, FakeTurns, outcome, rich_turn, text_turn
 from warmlane.api.responses.render import ResponseFacts, render_outcome
-from warmlane.conversation.events import Finished
+from warmlane.conversation.events import Failed, Finished, Started, Validated
 from warmlane.conversation.messages import Message, Reasoning, Role, Text
-from warmlane.conversation.turn import Dialect, StopReason
+from warmlane.conversation.turn import Dialect, StopReason, Usage
+from warmlane.errors import EngineFault
 
 PATH = "/v1/responses"
 KEYS = """id object created_at completed_at status incomplete_details model previous_response_id instructions output
@@ -349,6 +350,14 @@ async def test_a_cut_reply_is_incomplete() -> None:
         assert (body["output"][0]["status"], body["completed_at"]) == ("incomplete", None)
         assert body["usage"]["output_tokens"] == 3
     assert (await stream(FakeTurns(script)))[-1]["type"] == "response.incomplete"
+
+
+async def test_a_turn_that_failed_says_what_it_cost() -> None:
+    script = [Validated(), Started(12, 5), Failed(EngineFault("it broke"), Usage(12, 5, 7, 3))]
+    events = await stream(FakeTurns(script))
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"]["usage"]["total_tokens"] == 19
+    assert events[-1]["response"]["usage"]["output_tokens_details"] == {"reasoning_tokens": 3}
 
 
 async def test_an_empty_reply_is_a_message_of_no_words() -> None:

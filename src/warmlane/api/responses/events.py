@@ -109,13 +109,15 @@ class ResponsesStream:
         )
         code = _OVERFLOW_CODE if error.code == _OVERFLOW_CODE else "server_error"
         fault = wire.ResponseFault(code=code, message=error.message)
-        response = render_response(self._facts, status="failed", output=tuple(self._done), fault=fault)
+        response = render_response(
+            self._facts, status="failed", output=tuple(self._done), fault=fault, usage=error.spent
+        )
         yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
 
-    def cancelled(self) -> Iterator[bytes]:
-        """The end of a background response that was told to stop."""
+    def cancelled(self, spent: Usage | None) -> Iterator[bytes]:
+        """The end of a background response that was told to stop, and what it had cost by then."""
         yield from self._close("incomplete")
-        response = render_response(self._facts, status="cancelled", output=tuple(self._done))
+        response = render_response(self._facts, status="cancelled", output=tuple(self._done), usage=spent)
         yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
 
     def nothing(self) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from msgspec import structs
@@ -262,7 +262,7 @@ class _Connection:
                 if is_bug(event.error):
                     log_unexpected(event.error, request.request_id)
                 self._failed(event.error)
-                await self._writer.write(renderer.failure(wire_error(event.error)))
+                await self._writer.write(renderer.failure(replace(wire_error(event.error), spent=event.usage)))
             elif isinstance(event, Finished):
                 if prepared.kept:
                     self._unstored.finished(request, event.outcome)
