@@ -53,6 +53,7 @@ bench: $(INSTALL_STAMP)
 	$(BIN)/python bench/micro_sessions.py
 	$(BIN)/python bench/refusals.py
 	$(BIN)/python bench/warm_turn.py
+	$(BIN)/python bench/grammar_cost.py
 	$(if $(ARGS),$(BIN)/warmlane bench $(ARGS))
 
 peer: .peer/bin/llama-server

@@ -14,6 +14,7 @@ from warmlane.engine.backends.base import Backend, BackendInfo
 from warmlane.engine.backends.native_env import set_native_defaults
 from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
 from warmlane.engine.config import EngineConfig, EngineKind
+from warmlane.engine.grammar import Grammars
 from warmlane.engine.pace import Pace
 from warmlane.engine.prefix_cache import CacheSettings
 from warmlane.engine.protocol import EngineInfo
@@ -31,10 +32,11 @@ OpenBackend = Callable[[EngineConfig], Backend]
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A loaded model with its scheduler; both belong to the thread that made them."""
+    """A loaded model with its scheduler; both belong to the thread that made them. `grammars` may be used from any."""
 
     backend: Backend
     scheduler: Scheduler
+    grammars: Grammars
     info: EngineInfo
 
 
@@ -84,7 +86,7 @@ def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend
         special_tokens=facts.special_tokens,
         sampling=facts.sampling,
     )
-    return Assembled(backend, scheduler, info)
+    return Assembled(backend, scheduler, Grammars(backend.tokenizer), info)
 
 
 def _make_scheduler(backend: Backend, config: EngineConfig) -> Scheduler:

@@ -82,7 +82,7 @@ class LocalEngine:
         at once and not when the iterator is collected."""
         self._check_alive()
         events = self._turns.run(
-            lambda turn: self._post(lambda s: s.submit(turn, request)),
+            lambda turn: self._submit(turn, request),
             lambda turn: self._post(lambda s: s.cancel(turn)),
         )
         try:
@@ -131,6 +131,10 @@ class LocalEngine:
     def _check_alive(self) -> None:
         if not self._alive:
             raise EngineDied("The engine is not running.")
+
+    def _submit(self, turn: int, request: GenerateRequest) -> None:
+        if self._thread is not None and self._alive:
+            self._thread.submit(turn, request)
 
     def _post(self, command: Callable[[Scheduler], None]) -> None:
         if self._thread is not None and self._alive:

@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from warmlane.conversation.tools import TokenLogprob
+
 
 class OwnerId(msgspec.Struct, frozen=True, order=True):
     """The name of one conversation's cells. Never reused: `serial` counts up for the life of the server process, and
@@ -72,7 +74,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
     `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
-    control tokens that do not end the reply come out as their text.
+    control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too.
     """
 
     owner: OwnerId
@@ -87,7 +89,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndReason(StrEnum):
-    """Why generation ended: an end-of-generation token, `max_tokens` or the window, or a stop string."""
+    """Why generation ended: an end-of-generation token or a grammar that allows no more, `max_tokens` or the window, a
+    stop string."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -120,10 +123,16 @@ class Placed(msgspec.Struct, frozen=True, tag="placed"):
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     """New text. Whole characters only; anything that may be the start of a stop string is held back. `n_tokens` is how
-    many tokens were sampled since the last chunk."""
+    many tokens were sampled since the last chunk.
+
+    `logprobs`, where they were asked for, are those of the tokens whose text is whole with this chunk and was not with
+    the last: a token of which only a part is delivered, before a stop string, has none, nor has one without text. They
+    are of the model's own distribution: no penalty, temperature or grammar changes them.
+    """
 
     text: str
     n_tokens: int
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -203,7 +212,7 @@ class Engine(CacheOwnerEngine, Protocol):
         turn within one engine step; its cells then stay with the owner, valid for as far as they were computed.
 
         Raises `errors.EngineFault` if this turn failed, `errors.EngineDied` if the worker did,
-        `errors.ContextOverflow` if the prompt can never fit.
+        `errors.ContextOverflow` if the prompt can never fit, `errors.InvalidRequest` if the grammar cannot be used.
         """
         ...
 

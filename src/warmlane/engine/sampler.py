@@ -18,6 +18,7 @@ TAIL_NATS = 30.0
 resolve them, and leaving them out keeps the work proportional to the plausible tokens, not to the vocabulary."""
 
 NUCLEUS_START = 256
+_NEVER = np.float32(-np.inf)
 
 
 class BadLogits(ArithmeticError):
@@ -39,10 +40,13 @@ class Sampler:
         self._penalised = params.presence_penalty != 0 or params.frequency_penalty != 0
         self._counts: dict[int, int] = {}
 
-    def sample(self, logits: Logits) -> int:
-        """The next token for one row of logits (shape `[n_vocab]`, not changed). Raises `BadLogits`."""
+    def sample(self, logits: Logits, allowed: npt.NDArray[np.bool_] | None = None) -> int:
+        """The next token for one row of logits (shape `[n_vocab]`, not changed), among the `allowed` ones (same shape,
+        at least one); None allows all. Raises `BadLogits`."""
         if self._penalised and self._counts:
             logits = self._penalise(logits)
+        if allowed is not None:
+            logits = np.where(allowed, logits, _NEVER)
         best = int(logits.argmax())
         top = float(logits[best])
         if not np.isfinite(top):

@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
+from warmlane.engine.checks import problem_of
 from warmlane.engine.counters import Counters
 from warmlane.engine.flights import find_driver, land, still_follows
-from warmlane.engine.messages import FailureKind, TurnEvent, TurnFailed, TurnOutput
+from warmlane.engine.grammar import Constraint, GrammarError, GrammarFault
+from warmlane.engine.messages import FailureKind, TurnFailed, TurnOutput
 from warmlane.engine.pace import Pace
-from warmlane.engine.prefix_cache import CacheSettings, Interest, Placement, PrefixCache
-from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId, Placed
+from warmlane.engine.prefix_cache import CacheSettings, Interest, PrefixCache
+from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId
 from warmlane.engine.sampler import BadLogits
 from warmlane.engine.stats import EngineStats
 from warmlane.engine.tiers.disk import DiskTier
@@ -70,20 +72,33 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue or self._decoding or self._outputs)
+        """Whether the next step has anything to do; not for turns that only wait for their grammar."""
+        return bool(self._decoding or self._outputs or any(t.ready for t in self._queue))
 
     def submit(self, turn_id: int, request: GenerateRequest) -> None:
-        """Queue a turn; what can never run is refused with the next step's outputs. Ids grow."""
-        problem = self._problem(request)
+        """Queue a turn; what can never run is refused with the next step's outputs. Ids grow. A turn with a grammar
+        keeps its place, and lets others pass until `compiled`."""
+        running = [t.request.owner for t in self._turns()]
+        problem = problem_of(request, window=self._window, n_vocab=self._n_vocab, running=running)
         if problem is not None:
             self._outputs.append(TurnOutput(turn_id, problem))
             return
         self._changed = True
         self._queue.append(Turn(turn_id, request, window=self._window, entropy=self._entropy))
 
+    def compiled(self, turn_id: int, grammar: Constraint | GrammarError) -> None:
+        """The grammar of a submitted turn, or why it has none; the turn may be gone by now."""
+        turn = self._find(turn_id)
+        if turn is None:
+            return
+        if isinstance(grammar, GrammarError):
+            self._fail(turn, str(grammar), kind=FailureKind.INVALID)
+            return
+        turn.constraint, turn.ready = grammar, True
+
     def cancel(self, turn_id: int) -> None:
         """End the turn without another event; its cells stay its owner's as far as they were computed."""
-        turn = next((t for t in self._turns() if t.id == turn_id), None)
+        turn = self._find(turn_id)
         if turn is not None:
             self._detach(turn)
         self._outputs = [o for o in self._outputs if o.turn != turn_id]
@@ -148,13 +163,13 @@ class Scheduler:
     def _plan(self) -> list[tuple[Turn, Slice]]:
         """The next batch: decode rows, then a slice of one turn's prefill."""
         while True:
-            rows = [(t, _slice_of(t, 1)) for t in self._decoding[: self._n_batch]]
+            rows = [(t, t.next_slice(1)) for t in self._decoding[: self._n_batch]]
             prefill = self._next_prefill()
             if prefill is not None:
                 limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
                 limit = min(limit, self.cache.slice_limit(prefill.remaining))
                 if limit > 0:
-                    rows.append((prefill, _slice_of(prefill, limit)))
+                    rows.append((prefill, prefill.next_slice(limit)))
             if self.pool.reserve(sum(s.tokens.size for _, s in rows)):
                 return rows
             self._make_room()
@@ -175,6 +190,8 @@ class Scheduler:
         seats = self._capacity - len(self._decoding) - sum(t.chain is not None for t in self._queue)
         blocked = False
         for turn in tuple(self._queue):
+            if not turn.ready:
+                continue
             if turn.chain is not None:
                 if not short or turn.remaining <= self._pace.short:
                     return turn
@@ -222,7 +239,7 @@ class Scheduler:
         if turn.placed_at is None:
             turn.placed_at = self._now()
             self._counters.placed(turn.n_prompt, placement)
-            self._outputs.append(TurnOutput(turn.id, _placed(turn, placement)))
+            self._outputs.append(TurnOutput(turn.id, turn.placed(placement)))
         return True
 
     def _make_room(self) -> None:
@@ -299,11 +316,12 @@ class Scheduler:
             self._end(turn, EndReason.LENGTH)
             return
         try:
-            token = turn.sampler.sample(decoded.logits(index))
-            piece = None if self._tokenizer.is_eog(token) else self._tokenizer.piece(token)
-            chunk, reason = turn.accept(token, piece, self._now())
+            chunk, reason = turn.advance(decoded.logits(index), self._tokenizer, self._now)
         except BadLogits as bad:
             self._fail(turn, str(bad), drop=True)
+            return
+        except GrammarFault as fault:
+            self._fail(turn, f"The reply cannot be held to its grammar any further: {fault}.")
             return
         except Exception:
             log.exception("turn %d failed while its token was sampled", turn.id)
@@ -324,10 +342,10 @@ class Scheduler:
         self._detach(turn)
         self._outputs.append(TurnOutput(turn.id, turn.ended(reason, self._now())))
 
-    def _fail(self, turn: Turn, message: str, *, drop: bool = False) -> None:
-        self._counters.faults += 1
+    def _fail(self, turn: Turn, message: str, *, drop: bool = False, kind: FailureKind = FailureKind.FAULT) -> None:
+        self._counters.faults += kind is FailureKind.FAULT
         self._detach(turn, drop=drop, failed=True)
-        self._outputs.append(TurnOutput(turn.id, TurnFailed(FailureKind.FAULT, message)))
+        self._outputs.append(TurnOutput(turn.id, TurnFailed(kind, message)))
 
     def _fail_turn_of(self, owner: OwnerId, message: str) -> None:
         for turn in tuple(self._turns()):
@@ -362,32 +380,5 @@ class Scheduler:
     def _turns(self) -> Sequence[Turn]:
         return (*self._decoding, *self._queue)
 
-    def _problem(self, request: GenerateRequest) -> TurnEvent | None:
-        n = len(request.prompt)
-        if n == 0:
-            return TurnFailed(FailureKind.INVALID, "The prompt is empty.")
-        if n + (request.max_tokens > 0) > self._window:
-            return TurnFailed(FailureKind.OVERFLOW, "", prompt_tokens=n, limit=self._window)
-        if min(request.prompt) < 0 or max(request.prompt) >= self._n_vocab:
-            return TurnFailed(FailureKind.FAULT, f"A token id is outside the vocabulary of {self._n_vocab}.")
-        if any(t.request.owner == request.owner for t in self._turns()):
-            return TurnFailed(FailureKind.FAULT, "This conversation already runs a turn.")
-        return None
-
-
-def _placed(turn: Turn, placement: Placement) -> Placed:
-    return Placed(
-        turn.n_prompt,
-        len(placement.chain),
-        hot_tokens=placement.hot,
-        ram_tokens=placement.ram,
-        disk_tokens=placement.disk,
-        divergence=placement.divergence,
-    )
-
-
-def _slice_of(turn: Turn, limit: int) -> Slice:
-    chain = turn.chain
-    assert chain is not None
-    tokens = turn.next_tokens(limit)
-    return Slice(chain.seq, len(chain), tokens.copy(), wants_logits=len(tokens) == turn.remaining)
+    def _find(self, turn_id: int) -> Turn | None:
+        return next((t for t in self._turns() if t.id == turn_id), None)

@@ -58,6 +58,11 @@ class TextAssembler:
         tail, self._held = self._held, ""
         return self._deliver(tail)
 
+    @property
+    def n_whole(self) -> int:
+        """How many leading tokens have a text that was delivered whole."""
+        return self._faithful[0]
+
     def faithful(self) -> tuple[int, str]:
         """How many leading tokens have a text that is a prefix of what was delivered, and that text."""
         n_tokens, n_chars = self._faithful

@@ -1,19 +1,23 @@
 """The decode thread: the one OS thread that loads, computes and frees a model.
 
 Everything else talks to it through `post`, so tokenizing and cancelling never wait for a decode, and commands take
-effect between two steps, in the order they were posted.
+effect between two steps, in the order they were posted. Grammars are compiled on threads beside it, so that a large one
+holds up nobody but its own turn.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from warmlane.engine.assembly import Assembled
+from warmlane.engine.grammar import Constraint, GrammarError
 from warmlane.engine.messages import TurnOutput
+from warmlane.engine.protocol import GenerateRequest
 from warmlane.engine.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -23,6 +27,9 @@ HOUSEKEEPING_S = 1.0
 
 FLUSH_S = 4.0
 """How long the end may take to write warm conversations to disk."""
+
+COMPILERS = 2
+"""Grammars compiled at once: one that takes long does not hold up the next."""
 
 PostedCommand = Callable[[Scheduler], None]
 
@@ -46,6 +53,7 @@ class DecodeThread:
         self._on_death = on_death
         self._commands: queue.SimpleQueue[PostedCommand | None] = queue.SimpleQueue()
         self._started: Future[Assembled] = Future()
+        self._compilers = ThreadPoolExecutor(COMPILERS, thread_name_prefix="warmlane-grammar")
         self._thread = threading.Thread(target=self._run, name="warmlane-decode", daemon=True)
 
     def start(self) -> Future[Assembled]:
@@ -56,6 +64,14 @@ class DecodeThread:
     def post(self, command: PostedCommand) -> None:
         """Run `command` on the thread between two steps. It must not raise."""
         self._commands.put(command)
+
+    def submit(self, turn: int, request: GenerateRequest) -> None:
+        """Queue a turn once the model is loaded, and have its grammar compiled."""
+        self.post(lambda scheduler: scheduler.submit(turn, request))
+        if request.grammar is not None:
+            # Refused once the thread is at its end, and the turn with it.
+            with contextlib.suppress(RuntimeError):
+                self._compilers.submit(self._compile, turn, request.grammar, request.special_text)
 
     def stop(self) -> None:
         """Free the model and end the thread after the step it is in. Does not wait; `join` does."""
@@ -81,7 +97,20 @@ class DecodeThread:
         else:
             assembled.scheduler.close(FLUSH_S)
         finally:
+            # Compiling reads the model's vocabulary.
+            self._compilers.shutdown(cancel_futures=True)
             assembled.backend.close()
+
+    def _compile(self, turn: int, grammar: str, special_text: bool) -> None:
+        outcome: Constraint | GrammarError
+        try:
+            outcome = self._started.result().grammars.compile(grammar, special_text=special_text)
+        except GrammarError as error:
+            outcome = error
+        except Exception:
+            log.exception("a grammar of %d characters could not be compiled", len(grammar))
+            outcome = GrammarError("The grammar could not be compiled.")
+        self.post(lambda scheduler: scheduler.compiled(turn, outcome))
 
     def _obey(self, scheduler: Scheduler) -> bool:
         """Run the posted commands, waiting for one if there is nothing to compute. False once told to stop."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warmlane.engine.backends.base import LogitsRow, Slice, Tokenizer
 from warmlane.engine.chains import Chain
-from warmlane.engine.protocol import Chunk, Ended, EndReason, GenerateRequest
+from warmlane.engine.grammar import Constraint
+from warmlane.engine.logprobs import LogprobQueue
+from warmlane.engine.prefix_cache import Placement
+from warmlane.engine.protocol import Chunk, Ended, EndReason, GenerateRequest, Placed
 from warmlane.engine.sampler import Sampler
 from warmlane.engine.text import TextAssembler
-from warmlane.engine.vectors import Int32Array, IntVector
+from warmlane.engine.vectors import IntVector
 
 
 class Turn:
@@ -19,19 +23,24 @@ class Turn:
     them again without sampling (or sending) any a second time.
 
     `short` turns had little to compute when they were placed, `stalled` ones cannot be computed now. `follows` is the
-    turn whose prefill this one waits for, up to `follows_to` tokens; an `alone` one shares nothing with anybody.
+    turn whose prefill this one waits for, up to `follows_to` tokens; an `alone` one shares nothing with anybody. A turn
+    is `ready` once the grammar it asks for is compiled; `constraint` then follows what was sampled, whatever happens to
+    the chain.
     """
 
     __slots__ = (
         "alone",
         "chain",
+        "constraint",
         "failed_drivers",
         "first_token_at",
         "follows",
         "follows_to",
         "id",
+        "logprobs",
         "n_prompt",
         "placed_at",
+        "ready",
         "request",
         "sampler",
         "short",
@@ -50,6 +59,9 @@ class Turn:
         self.n_prompt = len(self.tokens)
         self.sampler = Sampler(request.sampling, entropy=entropy)
         self.text = TextAssembler(request.stop)
+        self.logprobs = LogprobQueue(request.top_logprobs) if request.top_logprobs is not None else None
+        self.constraint: Constraint | None = None
+        self.ready = request.grammar is None
         self.chain: Chain | None = None
         self.placed_at: float | None = None
         self.first_token_at: float | None = None
@@ -79,12 +91,32 @@ class Turn:
         """Whether the turn is computing tokens that others may wait for."""
         return self.chain is not None and self.remaining > 1 and not self.stalled
 
-    def next_tokens(self, limit: int) -> Int32Array:
-        """The next tokens to compute, `limit` at most; a view of `tokens`."""
-        return self.tokens.view[self.computed : self.computed + limit]
+    def next_slice(self, limit: int) -> Slice:
+        """The next tokens to compute, `limit` at most. The turn has a chain."""
+        assert self.chain is not None
+        tokens = self.tokens.view[self.computed : self.computed + limit]
+        return Slice(self.chain.seq, self.computed, tokens.copy(), wants_logits=len(tokens) == self.remaining)
 
-    def accept(self, token: int, piece: bytes | None, now: float) -> tuple[Chunk | None, EndReason | None]:
-        """Take the sampled token; `piece` None means it ended the reply. Returns what to send and why it is over."""
+    def advance(
+        self, row: LogitsRow, tokenizer: Tokenizer, now: Callable[[], float]
+    ) -> tuple[Chunk | None, EndReason | None]:
+        """Sample the next token from its logits. Returns what to send, and why the reply is over if it is.
+
+        Raises `sampler.BadLogits`, `grammar.GrammarFault`.
+        """
+        token = self.sampler.sample(row, self.constraint.allowed() if self.constraint is not None else None)
+        if tokenizer.is_eog(token):
+            return self._take(token, None, now())
+        piece = tokenizer.piece(token, special=self.request.special_text)
+        if self.logprobs is not None:
+            self.logprobs.add(self.n_output, token, piece, row, tokenizer)
+        complete = self.constraint is not None and self.constraint.accept(token)
+        return self._take(token, piece, now(), complete=complete)
+
+    def _take(
+        self, token: int, piece: bytes | None, now: float, *, complete: bool = False
+    ) -> tuple[Chunk | None, EndReason | None]:
+        """`piece` None means that the token ended the reply, `complete` that nothing may follow it."""
         if self.first_token_at is None:
             self.first_token_at = now
         self.tokens.append(token)
@@ -97,15 +129,29 @@ class Turn:
             text = self.text.push(piece)
             if self.text.matched is not None:
                 reason = EndReason.STOP_SEQUENCE
+            elif complete:
+                reason = EndReason.STOP
             elif self.n_output >= self.request.max_tokens or len(self.tokens) >= self.window:
                 reason = EndReason.LENGTH
         if reason is not None and reason is not EndReason.STOP_SEQUENCE:
             text += self.text.finish()
         if not text:
             return None, reason
-        chunk = Chunk(text, self.unreported)
+        logprobs = self.logprobs.take(self.text.n_whole) if self.logprobs is not None else ()
+        chunk = Chunk(text, self.unreported, logprobs)
         self.unreported = 0
         return chunk, reason
+
+    def placed(self, placement: Placement) -> Placed:
+        """The first event."""
+        return Placed(
+            self.n_prompt,
+            len(placement.chain),
+            hot_tokens=placement.hot,
+            ram_tokens=placement.ram,
+            disk_tokens=placement.disk,
+            divergence=placement.divergence,
+        )
 
     def ended(self, reason: EndReason, now: float) -> Ended:
         """The last event."""

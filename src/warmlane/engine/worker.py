@@ -95,6 +95,9 @@ class Worker:
                 tokenizer = self._assembled.backend.tokenizer
                 ids = [tokenizer.tokenize(p.text, special=p.special, bos=p.bos) for p in command.pieces]
                 self._reports.send(Tokenized(command.call, ids))
+            case Submit(turn, request):
+                assert self._thread is not None
+                self._thread.submit(turn, request)
             case _:
                 assert self._thread is not None
                 self._thread.post(self._on_thread(command))
@@ -120,8 +123,6 @@ class Worker:
 
         def act(scheduler: Scheduler) -> None:
             match command:
-                case Submit(turn, request):
-                    scheduler.submit(turn, request)
                 case Cancel(turn):
                     scheduler.cancel(turn)
                 case Release(call, owner, purge):

@@ -10,7 +10,9 @@ import msgspec
 import numpy as np
 
 from warmlane.engine.backends.base import Backend, ByteArray
+from warmlane.engine.backends.bytes_vocab import ByteTokenizer
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
+from warmlane.engine.grammar import Constraint, GrammarError, Grammars
 from warmlane.engine.messages import TurnEvent, TurnFailed
 from warmlane.engine.pace import Pace
 from warmlane.engine.prefix_cache import CacheSettings
@@ -20,6 +22,7 @@ from warmlane.engine.tiers.disk import DiskTier
 
 GREEDY = SamplingParams(temperature=0.0)
 DOMAIN = b"domain-of-tenant"
+GRAMMARS = Grammars(ByteTokenizer())
 
 
 class Crashed(Exception):
@@ -68,9 +71,11 @@ class Bench:
     backend: SimulatedBackend
     scheduler: Scheduler
     time: FakeTime
+    grammars: Grammars
     events: dict[int, list[TurnEvent]] = field(default_factory=lambda: defaultdict(list))
     order: list[int] = field(default_factory=list)
     n_turns: int = 0
+    uncompiled: dict[int, GenerateRequest] = field(default_factory=dict)
 
     def submit(
         self,
@@ -81,6 +86,10 @@ class Bench:
         max_tokens: int = 4096,
         stop: tuple[str, ...] = (),
         sampling: SamplingParams = GREEDY,
+        grammar: str | None = None,
+        top_logprobs: int | None = None,
+        special_text: bool = False,
+        compile_now: bool = True,
     ) -> int:
         turn = self.n_turns
         self.n_turns += 1
@@ -93,9 +102,30 @@ class Bench:
             sampling=sampling,
             max_tokens=max_tokens,
             stop=stop,
+            grammar=grammar,
+            top_logprobs=top_logprobs,
+            special_text=special_text,
         )
         self.scheduler.submit(turn, request)
+        if grammar is not None:
+            self.uncompiled[turn] = request
+        if compile_now:
+            self.compile(turn)
         return turn
+
+    def compile(self, *turns: int) -> None:
+        """What the threads beside the decode thread do: compile the grammars that wait for it, of all turns if none is
+        named."""
+        for turn in turns or tuple(self.uncompiled):
+            request = self.uncompiled.pop(turn, None)
+            if request is None or request.grammar is None:
+                continue
+            outcome: Constraint | GrammarError
+            try:
+                outcome = self.grammars.compile(request.grammar, special_text=request.special_text)
+            except GrammarError as error:
+                outcome = error
+            self.scheduler.compiled(turn, outcome)
 
     def step(self) -> None:
         for output in self.scheduler.step():
@@ -178,4 +208,4 @@ def bench(
         cache=CacheSettings(hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=least_shared),
         disk=disk(backend, time) if disk else None,
     )
-    return Bench(backend, scheduler, time)
+    return Bench(backend, scheduler, time, GRAMMARS)

@@ -19,7 +19,7 @@ from warmlane.engine.client import Backoff, WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.engine.local import LocalEngine
 from warmlane.engine.protocol import Chunk, Ended, EngineEvent, GenerateRequest, OwnerId, Placed, TextPiece
-from warmlane.errors import ConfigError, ContextOverflow, EngineDied, EngineFault
+from warmlane.errors import ConfigError, ContextOverflow, EngineDied, EngineFault, InvalidRequest
 
 AnyEngine = LocalEngine | WorkerEngine
 SIMULATED = EngineConfig(kind=EngineKind.SIMULATED, model_name="sim", n_ctx=4096)
@@ -44,15 +44,24 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AnyEngine]:
         yield engine
 
 
-async def request_for(engine: AnyEngine, message: str, *, owner: OwnerId | None = None) -> GenerateRequest:
+async def request_for(
+    engine: AnyEngine, message: str, *, owner: OwnerId | None = None, grammar: str | None = None
+) -> GenerateRequest:
     (prompt,) = await engine.tokenize([TextPiece(chat(("user", message)), special=True, bos=True)])
     return GenerateRequest(
-        owner=owner or engine.new_owner(), domain=DOMAIN, prompt=tuple(prompt), sampling=GREEDY, max_tokens=4000
+        owner=owner or engine.new_owner(),
+        domain=DOMAIN,
+        prompt=tuple(prompt),
+        sampling=GREEDY,
+        max_tokens=4000,
+        grammar=grammar,
     )
 
 
-async def ask(engine: AnyEngine, message: str, *, owner: OwnerId | None = None) -> list[EngineEvent]:
-    request = await request_for(engine, message, owner=owner)
+async def ask(
+    engine: AnyEngine, message: str, *, owner: OwnerId | None = None, grammar: str | None = None
+) -> list[EngineEvent]:
+    request = await request_for(engine, message, owner=owner, grammar=grammar)
     return [event async for event in engine.generate(request)]
 
 
@@ -112,6 +121,30 @@ async def test_a_fault_is_this_turns_alone(engine: AnyEngine) -> None:
     assert isinstance(results[0], EngineFault)
     assert not isinstance(results[1], BaseException)
     assert text(results[1]) == "echo: hi"
+
+
+async def test_a_reply_is_held_to_its_grammar(engine: AnyEngine) -> None:
+    grammar = 'start: %json {"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'
+    held, free = await asyncio.gather(ask(engine, 'EMIT:{ "a": 12} and more', grammar=grammar), ask(engine, "hi"))
+    assert text(held) == '{ "a": 12}'
+    assert text(free) == "echo: hi"
+
+
+async def test_a_bad_grammar_is_the_clients_fault(engine: AnyEngine) -> None:
+    with pytest.raises(InvalidRequest, match="lexer error"):
+        await ask(engine, "hi", grammar='start: "x')
+    assert (await engine.stats()).waiting_turns == 0
+
+
+async def test_a_turn_left_while_its_grammar_is_compiled_is_cancelled(engine: AnyEngine) -> None:
+    request = await request_for(engine, "SLEEP:600", grammar="start: " + " ".join(f"/[a-z{i}]+/" for i in range(300)))
+    task = asyncio.ensure_future(anext(engine.generate(request)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert text(await ask(engine, "EMIT:b", grammar='start: "b"')) == "b"
+    stats = await engine.stats()
+    assert stats.prefilling_turns + stats.decoding_turns + stats.waiting_turns == 0
 
 
 async def test_a_prompt_too_long_says_how_long(engine: AnyEngine) -> None:

@@ -72,8 +72,22 @@ class Tokenizer(Protocol):
         front, if it wants any."""
         ...
 
-    def piece(self, token: int) -> bytes:
-        """The bytes a sampled token adds to the reply; empty for control tokens."""
+    @property
+    def n_vocab(self) -> int: ...
+
+    @property
+    def eog(self) -> tuple[int, ...]:
+        """The tokens that end a reply, the usual one first."""
+        ...
+
+    @property
+    def control(self) -> frozenset[int]:
+        """The control tokens, those that end a reply included."""
+        ...
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes a sampled token adds to the reply. Control tokens add their own text with `special`, and nothing
+        without."""
         ...
 
     def spelled(self, token: int) -> bytes:

@@ -37,6 +37,10 @@ CHAT_TEMPLATE = """\
 class ByteTokenizer:
     """UTF-8 bytes as token ids 0 to 255; control tokens from 256 on, which text only becomes with `special`."""
 
+    n_vocab = N_VOCAB
+    eog = (IM_END, END_OF_TEXT)
+    control = frozenset(range(256, N_VOCAB))
+
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """Token ids; there are no opening tokens, so `bos` changes nothing. Lone surrogates become `?`."""
         if not special:
@@ -50,8 +54,8 @@ class ByteTokenizer:
         ids += _encode(text[at:])
         return ids
 
-    def piece(self, token: int) -> bytes:
-        return bytes((token,)) if token < 256 else b""
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        return self.spelled(token) if special or token < 256 else b""
 
     def spelled(self, token: int) -> bytes:
         return bytes((token,)) if token < 256 else SPECIAL_TOKENS[token - 256].encode()

@@ -18,14 +18,18 @@ class GgufTokenizer:
         self.n_vocab = int(lib.llama_vocab_n_tokens(vocab))
         self.add_bos = bool(lib.llama_vocab_get_add_bos(vocab))
         self._bos = int(lib.llama_vocab_bos(vocab))
-        self._pieces: dict[int, bytes] = {}
+        self._pieces: dict[tuple[int, bool], bytes] = {}
         texts = [lib.llama_vocab_get_text(vocab, i) or b"" for i in range(self.n_vocab)]
         kinds = [int(lib.llama_vocab_get_attr(vocab, i)) for i in range(self.n_vocab)]
         control = lib.LLAMA_TOKEN_ATTR_CONTROL
         self.special_tokens = tuple(
             text.decode("utf-8", "replace") for text, kind in zip(texts, kinds, strict=True) if kind & control and text
         )
-        self._eog = frozenset(i for i in range(self.n_vocab) if lib.llama_vocab_is_eog(vocab, i))
+        eos = int(lib.llama_vocab_eos(vocab))
+        ending = [i for i in range(self.n_vocab) if lib.llama_vocab_is_eog(vocab, i)]
+        self.eog = tuple(sorted(ending, key=lambda i: i != eos))
+        self._eog = frozenset(ending)
+        self.control = self._eog.union(i for i, kind in enumerate(kinds) if kind & control)
         digest = hashlib.sha256()
         for text, kind in zip(texts, kinds, strict=True):
             digest.update(len(text).to_bytes(4, "little") + text + kind.to_bytes(4, "little"))
@@ -57,10 +61,11 @@ class GgufTokenizer:
         opening = [self._bos] if bos and self.add_bos and self._bos >= 0 else []
         return opening + ids[:n]
 
-    def piece(self, token: int) -> bytes:
-        known = self._pieces.get(token)
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        special = special and token in self.control
+        known = self._pieces.get((token, special))
         if known is None:
-            known = self._pieces[token] = self._read_piece(token)
+            known = self._pieces[token, special] = self._read_piece(token, special)
         return known
 
     def spelled(self, token: int) -> bytes:
@@ -69,11 +74,11 @@ class GgufTokenizer:
     def is_eog(self, token: int) -> bool:
         return token in self._eog
 
-    def _read_piece(self, token: int) -> bytes:
+    def _read_piece(self, token: int, special: bool) -> bytes:
         size = _PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(size)
-            n = lib.llama_token_to_piece(self._vocab, token, buffer, size, 0, False)
+            n = lib.llama_token_to_piece(self._vocab, token, buffer, size, 0, special)
             if n >= 0:
                 return buffer.raw[:n]
             size = -n

@@ -2,7 +2,8 @@
 
 A directive is a name and a colon, anywhere in the message: `EMIT:` and `THINK:` take the text up to the next line that
 starts with a directive, `USE_TOOL:` a name and the rest of its line (a JSON object may span lines), the others a
-number. Several are played in order, thoughts first, pieces of output joined by newlines.
+number. Several are played in order, thoughts first, pieces of output joined by newlines. A grammar holds a script like
+any reply: it is played for as long as it is allowed, and then the reply comes to its end by the shortest way.
 """
 
 from __future__ import annotations

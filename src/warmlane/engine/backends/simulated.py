@@ -35,6 +35,7 @@ from warmlane.engine.backends.bytes_vocab import (
     ByteTokenizer,
 )
 from warmlane.engine.backends.scripts import Script, default_reply, parse_script
+from warmlane.engine.backends.simulated_rows import certain, closing, hashed
 from warmlane.engine.protocol import SamplingParams
 from warmlane.engine.vectors import Int32Array
 
@@ -42,9 +43,6 @@ DEFAULT_CELLS = 32768
 POLL_S = 0.01
 """Longest wait inside one decode while every sequence sleeps, so that a cancellation is seen soon."""
 
-_PRINTABLE = slice(33, 127)
-_HASH_MIN_REPLY = 8
-_HASH_END_EVERY = 32
 CRASH_STATUS = 70
 
 
@@ -266,8 +264,10 @@ class SimulatedBackend:
         if reply is not None:
             wanted = reply.output(hash_mode=self._settings.hash_mode)
             if wanted is not None and reply.said == wanted[: reply.progress]:
-                return _certain(wanted[reply.progress] if reply.progress < len(wanted) else IM_END)
-        return _hashed(tokens, positions, reply.progress if reply is not None else 0)
+                return certain(wanted[reply.progress] if reply.progress < len(wanted) else IM_END)
+            if wanted is not None:
+                return closing()
+        return hashed(tokens, positions, reply.progress if reply is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,20 +313,3 @@ def _read(tokens: Int32Array) -> _Reply | None:
 
 def _bytes(tokens: Int32Array) -> bytes:
     return tokens[tokens < 256].astype(np.uint8).tobytes()
-
-
-def _certain(token: int) -> LogitsRow:
-    row = np.full(N_VOCAB, -np.inf, dtype=np.float32)
-    row[token] = 0.0
-    return row
-
-
-def _hashed(tokens: Int32Array, positions: Int32Array, progress: int) -> LogitsRow:
-    """Pseudo-random logits over printable tokens, a function of every cell seen; a reply ends now and then."""
-    digest = hashlib.blake2b(tokens.tobytes() + positions.tobytes(), digest_size=8).digest()
-    seed = int.from_bytes(digest, "little")
-    if progress >= _HASH_MIN_REPLY and seed % _HASH_END_EVERY == 0:
-        return _certain(IM_END)
-    row = np.full(N_VOCAB, -np.inf, dtype=np.float32)
-    row[_PRINTABLE] = np.random.Generator(np.random.PCG64(seed)).normal(0.0, 3.0, size=94)
-    return row
