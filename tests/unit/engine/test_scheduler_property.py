@@ -66,7 +66,7 @@ class Asked:
 
 
 @cache
-def alone(prompt: str, max_tokens: int, seed: int | None, grammar: str | None) -> str:
+def alone(prompt: str, max_tokens: int, seed: int | None, grammar: str | None = None) -> str:
     b = bench(n_cells=N_CELLS, hash_mode=True)
     return b.text(b.ask(prompt, max_tokens=max_tokens, sampling=sampling(seed), grammar=grammar))
 
