@@ -111,6 +111,11 @@ class Settings(BaseSettings):
     on_demand: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
         (), description="A further model, loaded when it is first asked for; give it several times for several."
     )
+    alias: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
+        ("claude-*",),
+        description="Another name of a model: PATTERN=MODEL, or PATTERN alone for the default model; give it several "
+        "times for several.",
+    )
     load_timeout_s: Seconds = Field(300.0, description="How long a model may take to load.")
     engine: EngineKind = Field(EngineKind.LLAMACPP, description="What answers: a model, or a script for tests.")
     chat_template: FilePath | None = Field(None, description="A Jinja file to use instead of the model's template.")
@@ -155,6 +160,11 @@ class Settings(BaseSettings):
         pattern="^[0-9a-fA-F]{64}$",
         repr=False,
         description="32 bytes in hex that cache keys and domains derive from; by default in a key file.",
+    )
+    canonicalize: bool = Field(
+        True,
+        description="Put tools and the keys of their schemas in order, and leave out clients' billing lines, so that "
+        "prompts share a prefix.",
     )
     key_reuse: bool = Field(True, description="Find warm conversations by prompt_cache_key.")
     queue_timeout_s: Seconds = Field(300.0, description="How long a turn may wait for a seat.")

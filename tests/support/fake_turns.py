@@ -18,6 +18,7 @@ from warmlane.conversation.events import (
     Validated,
 )
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text, ToolCall
+from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import (
     CacheFacts,
     CacheOutcome,
@@ -45,13 +46,16 @@ def outcome(
     prompt_tokens: int = 12,
     cached_tokens: int = 5,
     output_tokens: int = 3,
+    reasoning_tokens: int = 0,
+    logprobs: tuple[TokenLogprob, ...] = (),
 ) -> Outcome:
     return Outcome(
         message=Message(Role.ASSISTANT, parts),
         stop_reason=stop_reason,
         stop_sequence=stop_sequence,
-        usage=Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, output_tokens=output_tokens),
+        usage=Usage(prompt_tokens, cached_tokens, output_tokens, reasoning_tokens),
         cache=CacheFacts(CacheOutcome.HIT, "hit", cached_tokens),
+        logprobs=logprobs,
     )
 
 
@@ -87,7 +91,7 @@ def rich_turn() -> list[Step]:
         ToolCallDelta(0, '"Bern"}'),
         ToolCallStarted(1, "call_b", "get_time"),
         ToolCallDelta(1, "{}"),
-        Finished(outcome(*parts, stop_reason=StopReason.TOOL_CALLS)),
+        Finished(outcome(*parts, stop_reason=StopReason.TOOL_CALLS, reasoning_tokens=2)),
     ]
 
 
@@ -183,9 +187,13 @@ class FakeHost:
     warm: list[tuple[str, SessionCard]] = field(default_factory=list)
     ready: Readiness = field(default_factory=lambda: Readiness(True, "", 1, 2, 3, 8, 16))
     told_of_drain: list[Callable[[], None]] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     def models(self) -> list[ModelCard]:
         return self.cards
+
+    def canonical(self, name: str) -> str:
+        return self.aliases.get(name, name)
 
     def card(self, name: str) -> ModelCard | None:
         return next((card for card in self.cards if card.id == name), None)

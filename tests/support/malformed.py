@@ -47,6 +47,26 @@ _NO_TOOLS: tuple[object, ...] = (
     [{"type": "function", "name": 5}],
 )
 _UNSUPPORTED: tuple[object, ...] = ([{"type": "function", "name": "f"}], [{"name": "f", "input_schema": {}}], {"a": 1})
+_NO_SCHEMA: tuple[object, ...] = (5, "object", [], {"type": "string"}, {"type": 5})
+_NO_CHAT_CALL: tuple[object, ...] = (
+    *(5, "f", {}, {"id": "c"}, {"id": "c", "function": {}}, {"id": "c", "function": {"name": "f"}}),
+    {"function": {"name": "f", "arguments": "{}"}},
+    {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}},
+    {"id": "c", "function": {"name": "f", "arguments": 5}},
+)
+_NO_TOOL_USE: tuple[object, ...] = (
+    *({"type": "tool_use", **fields} for fields in ({}, {"id": "t", "name": "f"}, {"id": "t", "input": {}})),
+    {"type": "tool_use", "id": "t", "name": "f", "input": "{}"},
+    {"type": "server_tool_use", "id": "t", "name": "f", "input": {}},
+    {"type": "thinking", "thinking": 5},
+)
+_NO_TOOL_RESULT: tuple[object, ...] = (
+    *({"type": "tool_result", "tool_use_id": "t", "content": content} for content in (5, {}, [5], [{}], [{"type": 5}])),
+    {"type": "tool_result", "content": "x"},
+    {"type": "tool_result", "tool_use_id": "t", "is_error": "no"},
+    {"type": "document", "source": {"type": "url", "url": "http://a/b.pdf"}},
+)
+_HI: dict[str, object] = {"role": "user", "content": "hi"}
 
 _COMMON: dict[str, tuple[object, ...]] = {
     "model": (*_NO_STRING, None, "", "x" * 300, "no-such-model"),
@@ -54,13 +74,13 @@ _COMMON: dict[str, tuple[object, ...]] = {
     "top_p": (*_NO_NUMBER, 0, -1, 1.5),
     "stream": (1, "yes", [], {}),
     "cache_salt": (*_NO_STRING, "", "s" * 300),
-    "tools": _UNSUPPORTED,
     "tool_choice": ({"type": "any"}, {"type": "function", "name": "f"}, {"type": "tool", "name": "f"}),
     "n": (2, 7),
     "logit_bias": ({"50256": -100},),
 }
 _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
     "responses": {
+        "tools": _UNSUPPORTED,
         "input": (*_NO_DIALOGUE, [{"type": "no_such_item"}], [{"type": "function_call_output", "call_id": "c"}]),
         "tools": (*_NO_TOOLS, [{"name": "f", "input_schema": {}}]),
         "reasoning": (5, "high", {"effort": "some"}, {"summary": 5}),
@@ -75,26 +95,55 @@ _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
         "presence_penalty": (*_NO_NUMBER, 3, -3),
     },
     "messages": {
-        "messages": (*_NO_DIALOGUE, None, [], [{"role": "assistant", "content": "hi"}]),
+        "messages": (
+            *(*_NO_DIALOGUE, None, [], [{"role": "assistant", "content": "hi"}]),
+            *([_HI, {"role": "assistant", "content": [block]}, _HI] for block in _NO_TOOL_USE),
+            *([{"role": "user", "content": [block]}] for block in _NO_TOOL_RESULT),
+        ),
+        "tools": (
+            *(5, {"a": 1}, [5], [{}], [{"name": "f"}], [{"input_schema": {}}], [{"type": "function", "name": "f"}]),
+            *([{"name": "f", "input_schema": schema}] for schema in _NO_SCHEMA),
+            *([{"name": name, "input_schema": {}}] for name in (5, "", "a b", "n" * 200)),
+            [{"name": "f", "input_schema": {}}] * 2,
+        ),
+        "cache_control": (5, "ephemeral", {}, {"type": "eternal"}, {"type": "ephemeral", "ttl": "2h"}),
+        "output_config": (5, {"effort": "much"}, {"format": {"type": "json_schema"}}, {"format": 5}),
         "max_tokens": _NO_COUNT,
         "system": _NO_CONTENT,
         "stop_sequences": (5, {}, [5], [""], ["s" * 2000], ["s"] * 100),
         "top_k": (*_NO_NUMBER, -1, 1.5),
-        "thinking": (5, "on", [], {"type": "often"}),
+        "thinking": (5, "on", [], {"type": "often"}, {"type": "enabled", "budget_tokens": 0}),
         "metadata": (5, "x", []),
         "diagnostics": (5, {"previous_message_id": 5}, {"previous_message_id": "m" * 300}),
         "seed": (5,),
     },
     "chat": {
-        "messages": (*_NO_DIALOGUE, None, [], [{"role": "tool", "content": "hi", "tool_call_id": "c"}]),
+        "messages": (
+            *(*_NO_DIALOGUE, None, [], [_HI, {"role": "tool", "content": "hi"}]),
+            *([_HI, {"role": "assistant", "tool_calls": [call]}] for call in _NO_CHAT_CALL),
+        ),
+        "tools": (
+            *(5, {"a": 1}, [5], [{}], [{"type": "function"}], [{"type": 5}], [{"name": "f", "input_schema": {}}]),
+            *([{"type": "function", "function": {"name": "f", "parameters": schema}}] for schema in _NO_SCHEMA),
+            *([{"type": "function", "function": {"name": name}}] for name in (5, "", "a b", "n" * 200)),
+        ),
+        "parallel_tool_calls": ("yes", 1),
+        "reasoning_effort": (5, "much", []),
         "max_tokens": _NO_COUNT,
         "max_completion_tokens": _NO_COUNT,
         "stop": (5, {}, [5], [""], ["s" * 2000], ["s"] * 100),
         "seed": (*_NO_NUMBER, 1.5, 2**70),
         "presence_penalty": (*_NO_NUMBER, 3, -3),
         "frequency_penalty": (*_NO_NUMBER, 3, -3),
-        "response_format": (5, {}, {"type": "json_schema"}, {"type": "json_object"}),
-        "logprobs": (True, 5),
+        "response_format": (
+            5,
+            {},
+            {"type": "json_schema"},
+            {"type": "json_schema", "json_schema": {}},
+            {"type": "xml"},
+        ),
+        "logprobs": (5, "yes"),
+        "top_logprobs": (*_NO_NUMBER, 2, 21, -1),
         "stream_options": (5, [], {"include_usage": "yes"}),
         "system": ("be brief",),
     },

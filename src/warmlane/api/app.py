@@ -19,6 +19,7 @@ from warmlane.api.guard import Guard
 from warmlane.api.messages import routes as messages
 from warmlane.api.responses import routes as responses
 from warmlane.api.settings import Edge, EdgeSettings
+from warmlane.api.signing import Signer
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
@@ -35,17 +36,23 @@ def create_app(
     host: HostView,
     settings: EdgeSettings | None = None,
     clock: Clock | None = None,
+    signing_key: bytes | None = None,
     registry: CollectorRegistry | None = None,
     before_scrape: BeforeScrape | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
-    """The application over one spine.
+    """The application over one spine. Without a `signing_key` what is signed is known as long as the process lives.
 
     `lifespan` is entered before the first request and left after the last one. `registry` is what `/metrics` shows,
     after `before_scrape`; without one there is no such route.
     """
     edge = Edge(
-        turns=turns, archive=archive, host=host, settings=settings or EdgeSettings(), clock=clock or SystemClock()
+        turns=turns,
+        archive=archive,
+        host=host,
+        settings=settings or EdgeSettings(),
+        clock=clock or SystemClock(),
+        signer=Signer(signing_key),
     )
     return assemble(edge, registry=registry, before_scrape=before_scrape, lifespan=lifespan)
 

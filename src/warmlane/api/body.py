@@ -6,6 +6,7 @@ from starlette.types import Receive, Scope
 
 from warmlane.api import jsonio
 from warmlane.api.errors import HttpRefusal
+from warmlane.api.settings import Edge
 from warmlane.errors import InvalidRequest
 
 DISCARD_FACTOR = 4
@@ -16,6 +17,16 @@ MAX_MODEL_NAME_CHARS = 256
 
 class ClientGone(Exception):
     """The connection was closed before the request was whole."""
+
+
+async def read_request(edge: Edge, scope: Scope, receive: Receive) -> tuple[str, jsonio.JsonObject]:
+    """The served model that a POST asks for, by its name or an alias, and its body, which names that model too.
+
+    Raises what `read_json` and `model_of` raise.
+    """
+    body = await read_json(scope, receive, max_bytes=edge.settings.max_body_bytes)
+    model = edge.host.canonical(model_of(body))
+    return model, {**body, "model": model}
 
 
 async def read_json(scope: Scope, receive: Receive, *, max_bytes: int) -> jsonio.JsonObject:

@@ -17,10 +17,10 @@ from typing import Protocol
 from starlette.types import Message, Receive, Scope, Send
 
 from warmlane.api import sse
-from warmlane.api.body import ClientGone, model_of, read_json
+from warmlane.api.body import ClientGone, read_request
 from warmlane.api.errors import WireError, is_bug, wire_error
 from warmlane.api.guard import Caller, caller_of, log_unexpected
-from warmlane.api.headers import Headers, answer_headers, warning_headers
+from warmlane.api.headers import Headers, answer_headers, canonical_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, TurnEvent, Validated
@@ -36,7 +36,8 @@ class StreamRenderer(Protocol):
         ...
 
     def event(self, event: TurnEvent) -> Iterable[bytes]:
-        """What a `Started`, a delta or the `Finished` becomes."""
+        """What a `Started`, a delta or the `Finished` becomes; and a `Validated` that came after the opening, whose
+        warnings no header can tell any more."""
         ...
 
     def keep_alive(self) -> Iterable[bytes]: ...
@@ -53,13 +54,18 @@ class StreamRenderer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTurn:
     """A validated request with the means to answer it. `stream` is None for an answer in one piece; a turn that is not
-    `kept` leaves no warm session."""
+    `kept` leaves no warm session. `warnings` name what has no effect, `canonicalized` what was respelled."""
 
     request: TurnRequest
     answer: Callable[[Outcome], bytes]
     stream: StreamRenderer | None
     warnings: tuple[str, ...] = ()
+    canonicalized: tuple[str, ...] = ()
     kept: bool = True
+
+    def headers(self, warnings: tuple[str, ...] = ()) -> Headers:
+        """What is told in front of the answer. `warnings` are the turn's own."""
+        return [*warning_headers((*self.warnings, *warnings)), *canonical_headers(self.canonicalized)]
 
 
 Prepare = Callable[[JsonObject, Caller], PreparedTurn]
@@ -79,8 +85,8 @@ class TurnEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = caller_of(scope)
-        body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
-        permit = self._edge.turns.reserve(model_of(body), caller.tenant)
+        model, body = await read_request(self._edge, scope, receive)
+        permit = self._edge.turns.reserve(model, caller.tenant)
         try:
             warnings: tuple[str, ...] = ()
             if self._complete is not None:
@@ -154,7 +160,7 @@ class _Exchange:
             drain_timeout_s=settings.drain_timeout_s,
             on_stall=self._leave,
         )
-        await writer.begin(self._warning_headers(first))
+        await writer.begin(self._prepared.headers(first.warnings if isinstance(first, Validated) else ()))
         await writer.write(renderer.opening())
         beat = asyncio.create_task(writer.keep_alive(renderer.keep_alive))
         try:
@@ -173,7 +179,9 @@ class _Exchange:
                 case Finished():
                     await writer.write(renderer.event(event))
                     await self._accept()
-                case Loading() | Validated():
+                case Loading():
+                    pass
+                case Validated() if event is first:
                     pass
                 case _:
                     await writer.write(renderer.event(event))
@@ -183,26 +191,23 @@ class _Exchange:
         await writer.end()
 
     async def _deliver_whole(self) -> None:
-        validated: TurnEvent | None = None
+        warnings: tuple[str, ...] = ()
         async for event in self._stream:
-            if isinstance(event, Failed):
-                raise event.error
-            if isinstance(event, Validated):
-                validated = event
-            if isinstance(event, Finished):
-                await self._answer(event.outcome, self._warning_headers(validated))
+            match event:
+                case Failed():
+                    raise event.error
+                case Validated():
+                    warnings = event.warnings
+                case Finished():
+                    await self._answer(event.outcome, warnings)
 
-    def _warning_headers(self, event: TurnEvent | None) -> Headers:
-        """What the request's own check and the model's, if it is done, have to say."""
-        return warning_headers((*self._prepared.warnings, *(event.warnings if isinstance(event, Validated) else ())))
-
-    async def _answer(self, outcome: Outcome, warnings: Headers) -> None:
+    async def _answer(self, outcome: Outcome, warnings: tuple[str, ...]) -> None:
         body = self._prepared.answer(outcome)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             *answer_headers(outcome),
-            *warnings,
+            *self._prepared.headers(warnings),
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

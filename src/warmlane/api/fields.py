@@ -72,13 +72,14 @@ class Block(Lenient):
     thinking: str | None = None
 
 
-def _as_blocks(value: object) -> object:
+def as_blocks(value: object) -> object:
+    """A string as one `text` part."""
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     return value
 
 
-Content = Annotated[list[Block], BeforeValidator(_as_blocks)]
+Content = Annotated[list[Block], BeforeValidator(as_blocks)]
 """A string, or an array of parts; a string becomes one `text` part."""
 
 FOREIGN = frozenset(

@@ -17,21 +17,24 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class WarmlaneFacts(msgspec.Struct, frozen=True):
-    """The same cache facts where the answer is a stream: the `warmlane` object of its last event. `divergence` is there
-    if the prompt left what is cached, with a short excerpt of both sides."""
+    """The same facts where the answer is a stream: the `warmlane` object of its last event. `divergence` is there if
+    the prompt left what is cached, with a short excerpt of both sides; `warnings` are those that came too late for the
+    header."""
 
     session_cache: str
     cached_tokens: int
     cache_miss_reason: str
     divergence: Divergence | UnsetType = UNSET
+    warnings: tuple[str, ...] | UnsetType = UNSET
 
 
-def cache_facts(cache: CacheFacts) -> WarmlaneFacts:
+def cache_facts(cache: CacheFacts, *, warnings: tuple[str, ...] = ()) -> WarmlaneFacts:
     return WarmlaneFacts(
         session_cache=cache.outcome.value,
         cached_tokens=cache.cached_tokens,
         cache_miss_reason=cache.reason,
         divergence=UNSET if cache.divergence is None else cache.divergence,
+        warnings=warnings or UNSET,
     )
 
 
@@ -46,9 +49,18 @@ def answer_headers(outcome: Outcome) -> Headers:
 
 
 def warning_headers(warnings: Sequence[str]) -> Headers:
-    """The fields that were accepted and not acted on, percent-encoded, comma-separated, at most 1 KiB; what does not
-    fit is counted (`+3`)."""
-    names = list(dict.fromkeys(warnings))
+    """The fields that were accepted and not acted on."""
+    return _listed(b"x-warmlane-warnings", warnings)
+
+
+def canonical_headers(changes: Sequence[str]) -> Headers:
+    """What was put in canonical form, so that the prompt shares a prefix with others that say the same."""
+    return _listed(b"x-warmlane-canonicalized", changes)
+
+
+def _listed(header: bytes, items: Sequence[str]) -> Headers:
+    """Percent-encoded, comma-separated, at most 1 KiB; what does not fit is counted (`+3`)."""
+    names = list(dict.fromkeys(items))
     if not names:
         return []
     kept: list[str] = []
@@ -61,4 +73,4 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
         kept.append(encoded)
     if len(kept) < len(names):
         kept.append(f"+{len(names) - len(kept)}")
-    return [(b"x-warmlane-warnings", ", ".join(kept).encode())]
+    return [(header, ", ".join(kept).encode())]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from warmlane.api.auth import KeyRing
+from warmlane.api.signing import Signer
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
@@ -23,7 +24,8 @@ class EdgeSettings:
 
     `allowed_hosts` are the names a `Host` header may carry (no ports); None takes any, which only a bind that needs a
     key may use: on loopback the check is what keeps a web page with a rebound DNS name out. `drain_timeout_s` bounds
-    one write to a client that does not read.
+    one write to a client that does not read. `canonicalize` gives requests that say the same one prompt: tools and the
+    keys of their schemas in order, volatile lines of clients left out.
     """
 
     keys: KeyRing = field(default_factory=KeyRing)
@@ -31,6 +33,7 @@ class EdgeSettings:
     keep_alive_s: float = 10.0
     drain_timeout_s: float = 30.0
     allowed_hosts: frozenset[str] | None = LOOPBACK_HOSTS
+    canonicalize: bool = True
 
 
 def _token() -> str:
@@ -43,12 +46,14 @@ def _unix_s() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """The shared context of all routes. `new_token` gives 48 random hex digits, `unix_s` the wall-clock second."""
+    """The shared context of all routes. `new_token` gives 48 random hex digits, `unix_s` the wall-clock second;
+    `signer` signs what clients keep and send back."""
 
     turns: TurnService
     archive: ResponseArchive
     host: HostView
     settings: EdgeSettings
     clock: Clock = field(default_factory=SystemClock)
+    signer: Signer = field(default_factory=Signer)
     new_token: Callable[[], str] = _token
     unix_s: Callable[[], int] = _unix_s

@@ -16,15 +16,21 @@ from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
 from warmlane.cli.engine_readings import EngineReadings
 from warmlane.cli.keys import is_loopback, load_api_keys
-from warmlane.cli.models import ModelSource, read_chat_template, resolve_model, resolve_on_demand
+from warmlane.cli.models import (
+    ModelSource,
+    read_chat_template,
+    resolve_aliases,
+    resolve_model,
+    resolve_on_demand,
+)
 from warmlane.clock import SystemClock
 from warmlane.config import Settings
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.errors import ConfigError, Unavailable, WarmlaneError
-from warmlane.host import Binding, Loader, ModelGate, ModelHost
+from warmlane.host import Aliases, Binding, Loader, ModelGate, ModelHost
 from warmlane.observe import ModelNumbers
-from warmlane.sessions import Lane, Secrets, SessionDefaults, SessionRegistry, effective_capacity
+from warmlane.sessions import Lane, Purpose, Secrets, SessionDefaults, SessionRegistry, effective_capacity
 from warmlane.store import ResponseStore, key_file_of, open_store
 from warmlane.turns.parts import SpineParts
 from warmlane.turns.spine import Spine
@@ -82,9 +88,11 @@ async def build(settings: Settings) -> Server:
             settings=EdgeSettings(
                 keys=keys,
                 drain_timeout_s=settings.drain_timeout_s,
+                canonicalize=settings.canonicalize,
                 allowed_hosts=LOOPBACK_HOSTS | {settings.host} if is_loopback(settings.host) else None,
             ),
             clock=parts.clock,
+            signing_key=parts.secrets.derive(Purpose.SIGNATURE),
             registry=parts.metrics.registry,
             before_scrape=engines.refresh,
         )
@@ -97,7 +105,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
     secrets = make_secrets(settings)
-    host = ModelHost(load_timeout_s=settings.load_timeout_s)
+    host = ModelHost(load_timeout_s=settings.load_timeout_s, aliases=Aliases(resolve_aliases(settings)))
     opened.push_async_callback(host.close)
     parts = SpineParts(
         host=host,

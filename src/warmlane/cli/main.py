@@ -16,7 +16,7 @@ from warmlane.cli.announce import announce_loading, announce_ready
 from warmlane.cli.bench import bench
 from warmlane.cli.keys import load_api_keys
 from warmlane.cli.logs import configure_logging
-from warmlane.cli.models import resolve_model, resolve_on_demand
+from warmlane.cli.models import resolve_aliases, resolve_model, resolve_on_demand
 from warmlane.config import LogLevel, Settings, flag_of, load_settings
 from warmlane.engine.config import EngineKind, FlashAttention
 from warmlane.errors import ConfigError
@@ -52,16 +52,27 @@ def _complain(message: str, exit_code: int) -> int:
     return exit_code
 
 
+_METAVARS = {
+    "alias": "PATTERN=MODEL",
+    "api_key": "TENANT=KEY",
+    "on_demand": "MODEL",
+    "ram_cache": "SIZE",
+    "disk_cache_size": "SIZE",
+}
+
+
 def _option(name: str) -> OptionInfo:
     """The option of a setting. Its value is None unless given, so that the environment and the file can speak."""
     setting = Settings.model_fields[name]
     default = setting.get_default(call_default_factory=True, validated_data={})
     if isinstance(default, ByteSize):
         default = default.human_readable()
-    shown = "" if default in (None, False, ()) else f" [default: {default}]"
+    if isinstance(default, tuple):
+        default = " ".join(default)
+    shown = "" if default in (None, False, "") else f" [default: {default}]"
     flag = flag_of(name)
     declared = f"{flag}/--no-{flag[2:]}" if setting.annotation is bool else flag
-    metavar = {"api_key": "TENANT=KEY", "on_demand": "MODEL", "ram_cache": "SIZE", "disk_cache_size": "SIZE"}.get(name)
+    metavar = _METAVARS.get(name)
     option = typer.Option(declared, help=f"{setting.description}{shown}", metavar=metavar)
     assert isinstance(option, OptionInfo)
     return option
@@ -88,6 +99,7 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags and WARMLANE_* win.")] = None,
     model: Annotated[str | None, _option("model")] = None,
     on_demand: Annotated[list[str] | None, _option("on_demand")] = None,
+    alias: Annotated[list[str] | None, _option("alias")] = None,
     load_timeout_s: Annotated[float | None, _option("load_timeout_s")] = None,
     engine: Annotated[EngineKind | None, _option("engine")] = None,
     chat_template: Annotated[Path | None, _option("chat_template")] = None,
@@ -111,6 +123,7 @@ def serve(
     admin_key: Annotated[str | None, _option("admin_key")] = None,
     api_keys: Annotated[Path | None, _option("api_keys")] = None,
     secret: Annotated[str | None, _option("secret")] = None,
+    canonicalize: Annotated[bool | None, _option("canonicalize")] = None,
     key_reuse: Annotated[bool | None, _option("key_reuse")] = None,
     queue_timeout_s: Annotated[float | None, _option("queue_timeout_s")] = None,
     drain_timeout_s: Annotated[float | None, _option("drain_timeout_s")] = None,
@@ -131,6 +144,7 @@ def _serve(settings: Settings) -> int:
     has_keys = bool(load_api_keys(settings)) or settings.admin_key is not None
     model = resolve_model(settings)
     resolve_on_demand(settings)
+    resolve_aliases(settings)
     configure_logging(settings.log_level)
     announce_loading(model)
     # Imported late: it brings the web framework and the engine, which mistakes in the settings need not wait for.

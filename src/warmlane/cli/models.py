@@ -67,6 +67,24 @@ def resolve_on_demand(settings: Settings) -> tuple[ModelSource, ...]:
     return sources
 
 
+def resolve_aliases(settings: Settings) -> dict[str, str]:
+    """The patterns of `--alias`, in order, and the served name each stands for; the default model's where none is
+    given. Raises `ConfigError` for a pattern that is empty or given twice, and for a model that is not served."""
+    default = resolve_model(settings).name
+    served = (default, *(source.name for source in resolve_on_demand(settings)))
+    targets: dict[str, str] = {}
+    for alias in settings.alias:
+        pattern, separator, target = (part.strip() for part in alias.partition("="))
+        if not pattern or (separator and not target):
+            raise ConfigError(f"--alias {alias!r} should be PATTERN=MODEL, or PATTERN alone for the default model.")
+        if pattern in targets:
+            raise ConfigError(f"--alias {alias!r} gives the pattern {pattern!r} a second time; leave one out.")
+        if target and target not in served:
+            raise ConfigError(f"--alias {alias!r} names a model that is not served. Served: {', '.join(served)}.")
+        targets[pattern] = target or default
+    return targets
+
+
 def _resolve(model: str, engine: EngineKind) -> ModelSource:
     if engine is EngineKind.SIMULATED:
         return ModelSource(model, None)

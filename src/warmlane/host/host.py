@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from warmlane.errors import ModelNotFound, Unavailable, WarmlaneError
+from warmlane.host.aliases import Aliases
 from warmlane.host.binding import Binding
 from warmlane.host.slot import HostPermit, Loader, ModelSlot
 from warmlane.host.tasks import TurnTasks
@@ -22,16 +23,23 @@ class ModelHost:
     """Served names to their models. Reserving is synchronous: a resident model never waits for a load.
 
     Loads are one at a time, and each has its model alone: it takes the writer of the model's gate, before which no new
-    turn gets in. Only a model that is not resident is ever loaded.
+    turn gets in. Only a model that is not resident is ever loaded. `aliases` are other names of served ones.
     """
 
-    def __init__(self, *, load_timeout_s: float = LOAD_TIMEOUT_S, tasks: TurnTasks | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        load_timeout_s: float = LOAD_TIMEOUT_S,
+        tasks: TurnTasks | None = None,
+        aliases: Aliases | None = None,
+    ) -> None:
         self._slots: dict[str, ModelSlot] = {}
         self._draining = False
         self._on_drain: dict[object, Callable[[], None]] = {}
         self._load_timeout_s = load_timeout_s
         self._one_load = asyncio.Lock()
         self._loads: dict[str, asyncio.Task[None]] = {}
+        self._aliases = aliases if aliases is not None else Aliases()
         self.tasks = tasks if tasks is not None else TurnTasks()
 
     def register(self, binding: Binding) -> None:
@@ -87,6 +95,9 @@ class ModelHost:
 
     def models(self) -> list[ModelCard]:
         return [_card(slot) for slot in self._slots.values()]
+
+    def canonical(self, name: str) -> str:
+        return name if name in self._slots else self._aliases.target(name) or name
 
     def card(self, name: str) -> ModelCard | None:
         slot = self._slots.get(name)

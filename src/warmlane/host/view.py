@@ -47,6 +47,10 @@ class HostView(Protocol):
         """Every model a request may name, the default one first."""
         ...
 
+    def canonical(self, name: str) -> str:
+        """The served name that `name` is an alias of; `name` itself if it is served, or stands for nothing."""
+        ...
+
     def card(self, name: str) -> ModelCard | None:
         """The card of a served name."""
         ...

@@ -64,6 +64,12 @@ async def test_a_page_that_cannot_be(query: str) -> None:
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
+async def test_a_model_by_its_alias() -> None:
+    host = FakeHost(cards=HOST.cards, aliases={"claude-x": "org/b"})
+    assert (await get("/v1/models/claude-x", host)).json()["id"] == "org/b"
+    assert (await get("/v1/models/claude-x", host, headers=ANTHROPIC)).json()["id"] == "org/b"
+
+
 async def test_an_unknown_model() -> None:
     openai, anthropic = await get("/v1/models/x"), await get("/v1/models/x", headers=ANTHROPIC)
     assert (openai.status_code, openai.json()["error"]["code"]) == (404, "model_not_found")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ from anthropic.types import Message as AnthropicMessage
 from anthropic.types import MessageTokensCount
 
 from support.edge import check_messages, edge_client, sse_events
-from support.fake_turns import MODEL, FakeTurns, rich_turn, text_turn
-from warmlane.api.messages.request import without_client_lines
+from support.fake_turns import MODEL, FakeHost, FakeTurns, rich_turn, text_turn
+from warmlane.api.messages.content import without_client_lines
+from warmlane.api.settings import EdgeSettings
+from warmlane.conversation.events import Loading, Validated
 from warmlane.conversation.messages import Message, Reasoning, Role, Text
+from warmlane.conversation.tools import TextFormat, Thinking
 from warmlane.conversation.turn import Dialect, StopReason
 
 PATH = "/v1/messages"
@@ -151,9 +155,10 @@ def test_only_leading_client_lines_are_removed(text: str, kept: str) -> None:
 
 async def test_what_has_no_effect_is_named() -> None:
     fields: dict[str, Any] = {
-        "thinking": {"type": "adaptive", "display": "summarized"},
+        "thinking": {"type": "adaptive", "display": "omitted"},
         "context_management": {"edits": []},
-        "output_config": {"effort": "high"},
+        "output_config": {"effort": "high", "task_budget": {}},
+        "inference_geo": "eu",
         "diagnostics": {"previous_message_id": None},
         "metadata": {"user_id": "u"},
         "system": BILLING,
@@ -165,18 +170,119 @@ async def test_what_has_no_effect_is_named() -> None:
         got = await client.post(PATH, json=body)
         counted = await client.post(COUNT, json=body)
     names = got.headers["x-warmlane-warnings"].split(", ")
-    assert names == [
-        "context_management",
-        "thinking",
-        "output_config.effort",
-        "system[0]: x-anthropic line removed",
-    ]
-    assert counted.headers["x-warmlane-warnings"] == got.headers["x-warmlane-warnings"]
+    assert names == ["context_management", "inference_geo", "thinking.display", "output_config.task_budget"]
+    assert got.headers["x-warmlane-canonicalized"] == "system[0]: x-anthropic line removed"
+    for header in ("x-warmlane-warnings", "x-warmlane-canonicalized"):
+        assert counted.headers[header] == got.headers[header]
 
 
-@pytest.mark.parametrize("kind", ["enabled", "disabled", "adaptive", "between_tools"])
-async def test_thinking_is_accepted(kind: str) -> None:
-    await ask(FakeTurns(), thinking={"type": kind, "budget_tokens": 1024})
+async def test_client_lines_can_be_left_alone() -> None:
+    turns = FakeTurns()
+    async with edge_client(turns, settings=EdgeSettings(canonicalize=False)) as client:
+        got = await client.post(PATH, json={"model": MODEL, "max_tokens": 8, "messages": HI, "system": BILLING})
+    assert "x-warmlane-canonicalized" not in got.headers
+    assert turns.last.input[0] == Message(SYSTEM, (Text(BILLING),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinking"),
+    [
+        ({}, Thinking(enabled=False)),
+        ({"thinking": None}, Thinking(enabled=False)),
+        ({"thinking": {"type": "disabled"}}, Thinking(enabled=False)),
+        ({"thinking": {"type": "enabled"}}, Thinking(enabled=True)),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, Thinking(enabled=True, budget_tokens=1024)),
+        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, Thinking(enabled=True, budget_tokens=5)),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, Thinking(effort="max")),
+        ({"thinking": {"type": "between_tools"}}, Thinking()),
+        ({"output_config": {"effort": "low"}}, Thinking(enabled=False, effort="low")),
+    ],
+)
+async def test_thinking(fields: dict[str, Any], thinking: Thinking) -> None:
+    turns = FakeTurns()
+    await ask(turns, **fields)
+    assert turns.last.thinking == thinking
+
+
+SCHEMA = {"type": "object", "properties": {"why": {"type": "string"}, "answer": {"type": "string"}}}
+FORMAT = {"type": "json_schema", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize("fields", [{"output_config": {"format": FORMAT}}, {"output_format": FORMAT}])
+async def test_structured_output(fields: dict[str, Any]) -> None:
+    turns = FakeTurns()
+    await ask(turns, **fields)
+    assert turns.last.text_format == TextFormat(schema=json.dumps(SCHEMA), strict=True)
+
+
+def marked(ttl: str | None) -> dict[str, Any]:
+    return {"cache_control": {"type": "ephemeral", "ttl": ttl}}
+
+
+def cached(*ttls: str | None) -> list[dict[str, Any]]:
+    """A message with a breakpoint for each."""
+    return [{"role": "user", "content": [{"type": "text", "text": "x", **marked(ttl)} for ttl in ttls]}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ({}, (0, 0)),
+        ({"messages": cached(None)}, (6, 0)),
+        ({"messages": cached("5m")}, (6, 0)),
+        ({"messages": cached("1h")}, (0, 6)),
+        ({"messages": cached("1h", "5m")}, (6, 0)),
+        ({"system": [{"type": "text", "text": "s", **marked("1h")}]}, (0, 6)),
+        ({"messages": cached("5m"), **marked("1h")}, (0, 6)),
+    ],
+)
+async def test_what_is_written_to_the_cache_is_told_where_a_breakpoint_asks(
+    fields: dict[str, Any], written: tuple[int, int]
+) -> None:
+    usage = (await ask(FakeTurns(), **fields))["usage"]
+    events = await stream(FakeTurns(), **fields)
+    creation = usage["cache_creation"]
+    assert (creation["ephemeral_5m_input_tokens"], creation["ephemeral_1h_input_tokens"]) == written
+    assert usage["input_tokens"] == 7 - sum(written)
+    for told in (usage, events[1]["message"]["usage"], events[-2]["usage"]):
+        assert told["cache_creation_input_tokens"] == sum(written)
+        assert told["input_tokens"] + told["cache_read_input_tokens"] + sum(written) == 12
+
+
+async def test_a_fifth_breakpoint_is_refused_in_the_vendors_words() -> None:
+    tool = {"name": "f", "input_schema": {"type": "object"}, **marked(None)}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": cached(None)[0]["content"]}
+    four = {"tools": [tool], "system": [{"type": "text", "text": "s", **marked("1h")}], "messages": cached("5m", "1h")}
+    await ask(FakeTurns(), **four)
+    used = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+    async with edge_client(FakeTurns()) as client:
+        for extra in (marked(None), {"messages": [*four["messages"], used, {"role": "user", "content": [result]}]}):
+            for path in (PATH, COUNT):
+                got = await client.post(path, json={"model": MODEL, "max_tokens": 8, **four, **extra})
+                assert got.status_code == 400
+                assert got.json()["error"] == {
+                    "type": "invalid_request_error",
+                    "message": "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+                }
+
+
+async def test_an_alias_is_answered_by_the_model_it_stands_for() -> None:
+    turns = FakeTurns()
+    body = {"model": "claude-opus-5", "max_tokens": 8, "messages": HI}
+    async with edge_client(turns, host=FakeHost(aliases={"claude-opus-5": MODEL})) as client:
+        got = await client.post(PATH, json=body)
+        counted = await client.post(COUNT, json=body)
+    assert (got.status_code, got.json()["model"], turns.last.model) == (200, MODEL, MODEL)
+    assert (counted.status_code, turns.counted[-1].model) == (200, MODEL)
+
+
+async def test_what_the_model_cannot_do_is_told_with_the_answer() -> None:
+    said = "thinking.budget_tokens"
+    early, late = ([*first, Validated((said,)), *text_turn("x")[1:]] for first in ([], [Loading()]))
+    body = {"model": MODEL, "max_tokens": 8, "messages": HI, "stream": True}
+    async with edge_client(FakeTurns(early)) as client:
+        assert (await client.post(PATH, json=body)).headers["x-warmlane-warnings"] == said
+    assert (await stream(FakeTurns(late)))[-1]["warmlane"]["warnings"] == [said]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +304,7 @@ async def test_thinking_is_accepted(kind: str) -> None:
         ({"messages": [{"role": "user", "content": [THOUGHT]}]}, "messages[0].content[0].type"),
         (
             {"messages": [*HI, {"role": "user", "content": [BLANK, RESULT]}]},
-            "messages[1].content[1].type",
+            "messages[1].content[1].tool_use_id",
         ),
         ({"system": 5}, "system"),
         ({"system": [{"type": "image"}]}, "system[0].type"),
@@ -207,9 +313,18 @@ async def test_thinking_is_accepted(kind: str) -> None:
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"stop_sequences": [5]}, "stop_sequences[0]"),
         ({"stop_sequences": ["x"] * 40}, "stop_sequences"),
-        ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
-        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
+        ({"output_config": {"effort": "much"}}, "output_config.effort"),
+        ({"output_format": {"type": "json_schema", "schema": 5}}, "output_format.schema"),
+        ({"cache_control": {"type": "ephemeral", "ttl": "2h"}}, "cache_control.ttl"),
+        ({"cache_control": {"type": "eternal"}}, "cache_control.type"),
+        (
+            {"system": [{"type": "text", "text": "s", "cache_control": {"type": "eternal"}}]},
+            "system[0].cache_control.type",
+        ),
+        ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
         ({"thinking": {"type": "maybe"}}, "thinking.type"),
         ({"cache_salt": "x" * 257}, "cache_salt"),
@@ -257,6 +372,7 @@ async def test_a_stream_of_text() -> None:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 5,
         "output_tokens": 3,
+        "output_tokens_details": {"thinking_tokens": 0},
     }
     assert events[-1]["warmlane"] == {"session_cache": "hit", "cached_tokens": 5, "cache_miss_reason": "hit"}
 
@@ -270,6 +386,8 @@ async def test_a_stream_of_everything_equals_the_whole_answer() -> None:
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     assert deltas[2] == {"type": "signature_delta", "signature": whole["content"][0]["signature"]}
     assert whole["content"][2]["input"] == {"city": "Bern"}
+    for used in (whole["usage"], events[-2]["usage"]):
+        assert used["output_tokens_details"] == {"thinking_tokens": 2}
     assert whole["stop_reason"] == events[-2]["delta"]["stop_reason"] == "tool_use"
 
 

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from warmlane.cli.models import ModelSource, check_gguf, read_chat_template, resolve_model, resolve_on_demand
+from warmlane.cli.models import (
+    ModelSource,
+    check_gguf,
+    read_chat_template,
+    resolve_aliases,
+    resolve_model,
+    resolve_on_demand,
+)
 from warmlane.config import Settings
 from warmlane.engine.config import EngineKind
 from warmlane.errors import ConfigError
@@ -110,3 +117,20 @@ def test_a_chat_template_is_read_only_if_given(tmp_path: Path) -> None:
 
     assert read_chat_template(Settings(chat_template=path)) == "{{ 'é' }}"
     assert read_chat_template(Settings()) is None
+
+
+def test_claude_names_stand_for_the_default_model() -> None:
+    assert resolve_aliases(Settings(engine=EngineKind.SIMULATED)) == {"claude-*": "simulated"}
+    assert resolve_aliases(Settings(engine=EngineKind.SIMULATED, alias=[])) == {}
+
+
+def test_aliases_are_those_given_in_their_order() -> None:
+    given = ["claude-opus-*=b", "claude-*", " gpt-* = b "]
+    settings = Settings(engine=EngineKind.SIMULATED, model="a", on_demand=["b"], alias=given)
+    assert list(resolve_aliases(settings).items()) == [("claude-opus-*", "b"), ("claude-*", "a"), ("gpt-*", "b")]
+
+
+@pytest.mark.parametrize("alias", [["=a"], ["x="], ["x=c"], ["x=a", "x=b"]])
+def test_an_alias_that_cannot_be(alias: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--alias"):
+        resolve_aliases(Settings(engine=EngineKind.SIMULATED, model="a", on_demand=["b"], alias=alias))

@@ -65,11 +65,10 @@ def add_routes(app: FastAPI, edge: Edge) -> None:
 
     @app.api_route("/v1/models/{model_id:path}", methods=["GET", "HEAD"], response_model=None)
     async def get_model(request: Request, model_id: str) -> Response:
-        cards = edge.host.models()
-        for card in cards:
-            if card.id == model_id:
-                return _json(_anthropic(card) if speaks_anthropic(request.scope) else _openai(card))
-        raise ModelNotFound(model_id[:256], tuple(card.id for card in cards))
+        card = edge.host.card(edge.host.canonical(model_id))
+        if card is None:
+            raise ModelNotFound(model_id[:256], tuple(card.id for card in edge.host.models()))
+        return _json(_anthropic(card) if speaks_anthropic(request.scope) else _openai(card))
 
 
 def _page(cards: Sequence[ModelCard], query: QueryParams) -> AnthropicModels:

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from warmlane.api import sse
 from warmlane.api.chat import wire
-from warmlane.api.chat.render import FINISH_REASONS, render_usage
+from warmlane.api.chat.render import FINISH_REASONS, render_logprobs, render_usage
 from warmlane.api.errors import WireError, openai_fault
 from warmlane.api.headers import WarmlaneFacts, cache_facts
 from warmlane.conversation.events import (
@@ -21,6 +21,7 @@ from warmlane.conversation.events import (
     ToolCallDelta,
     ToolCallStarted,
     TurnEvent,
+    Validated,
 )
 from warmlane.conversation.turn import Outcome
 
@@ -33,6 +34,7 @@ class ChatStream:
         self._created = created
         self._model = model
         self._include_usage = include_usage
+        self._late_warnings: tuple[str, ...] = ()
 
     def opening(self) -> Iterator[bytes]:
         yield self._delta(wire.Delta(role="assistant", content=""))
@@ -45,8 +47,10 @@ class ChatStream:
 
     def event(self, event: TurnEvent) -> Iterator[bytes]:
         match event:
-            case TextDelta(text=text) if text:
-                yield self._delta(wire.Delta(content=text))
+            case Validated():
+                self._late_warnings = event.warnings
+            case TextDelta() if event.text or event.logprobs:
+                yield self._delta(wire.Delta(content=event.text), logprobs=render_logprobs(event.logprobs))
             case ReasoningDelta(text=text) if text:
                 yield self._delta(wire.Delta(reasoning_content=text))
             case ToolCallStarted():
@@ -69,7 +73,7 @@ class ChatStream:
         yield sse.plain(wire.Error(openai_fault(error)))
 
     def _finish(self, outcome: Outcome) -> Iterator[bytes]:
-        facts = cache_facts(outcome.cache)
+        facts = cache_facts(outcome.cache, warnings=self._late_warnings)
         finish = wire.ChunkChoice(delta=wire.Delta(), finish_reason=FINISH_REASONS[outcome.stop_reason])
         if self._include_usage:
             yield self._chunk((finish,))
@@ -81,8 +85,8 @@ class ChatStream:
     def _call(self, delta: wire.ToolCallDelta) -> bytes:
         return self._delta(wire.Delta(tool_calls=(delta,)))
 
-    def _delta(self, delta: wire.Delta) -> bytes:
-        return self._chunk((wire.ChunkChoice(delta=delta),))
+    def _delta(self, delta: wire.Delta, *, logprobs: wire.Logprobs | None = None) -> bytes:
+        return self._chunk((wire.ChunkChoice(delta=delta, logprobs=logprobs),))
 
     def _chunk(
         self,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from warmlane.api.chat import wire
 from warmlane.conversation.messages import Message
+from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import Outcome, StopReason, Usage
 
 COMPLETION_PREFIX = "chatcmpl-"
+IMPOSSIBLE = -9999.0
 
 FINISH_REASONS: dict[StopReason, wire.FinishReason] = {
     StopReason.STOP: "stop",
@@ -19,7 +23,11 @@ FINISH_REASONS: dict[StopReason, wire.FinishReason] = {
 
 
 def render_completion(completion_id: str, *, created: int, model: str, outcome: Outcome) -> wire.Completion:
-    choice = wire.Choice(message=_message(outcome.message), finish_reason=FINISH_REASONS[outcome.stop_reason])
+    choice = wire.Choice(
+        message=_message(outcome.message),
+        finish_reason=FINISH_REASONS[outcome.stop_reason],
+        logprobs=render_logprobs(outcome.logprobs),
+    )
     return wire.Completion(
         id=completion_id, created=created, model=model, choices=(choice,), usage=render_usage(outcome.usage)
     )
@@ -33,6 +41,28 @@ def render_usage(usage: Usage) -> wire.Usage:
         prompt_tokens_details=wire.PromptTokensDetails(usage.cached_tokens),
         completion_tokens_details=wire.CompletionTokensDetails(usage.reasoning_tokens),
     )
+
+
+def render_logprobs(tokens: Sequence[TokenLogprob]) -> wire.Logprobs | None:
+    """None where there are none."""
+    if not tokens:
+        return None
+    return wire.Logprobs(
+        tuple(
+            wire.TokenLogprob(
+                token.token,
+                _finite(token.logprob),
+                tuple(token.data),
+                tuple(wire.TopLogprob(top.token, _finite(top.logprob), tuple(top.data)) for top in token.top),
+            )
+            for token in tokens
+        )
+    )
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity; the vendor tells a token that could not come like this."""
+    return max(logprob, IMPOSSIBLE)
 
 
 def _message(message: Message) -> wire.ReplyMessage:

@@ -1,15 +1,15 @@
-"""POST /v1/chat/completions: the wire request as a `TurnRequest`."""
+"""POST /v1/chat/completions: the wire request, and what of it is not a message or a tool."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from warmlane.api.chat.history import WireMessage
+from warmlane.api.chat.tools import Choice, ResponseFormat, ToolSpec
 from warmlane.api.fields import (
-    Block,
     CacheSalt,
-    Content,
     Lenient,
     MaxTokens,
     MinP,
@@ -23,26 +23,23 @@ from warmlane.api.fields import (
     refuse_foreign,
     refuse_given,
 )
-from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text
+from warmlane.conversation.tools import Thinking
 from warmlane.conversation.turn import Sampling
 
-_ROLES = {role.value: role for role in (Role.SYSTEM, Role.DEVELOPER, Role.USER, Role.ASSISTANT)}
+MAX_TOP_LOGPROBS = 20
 
-
-class WireMessage(Lenient):
-    role: str
-    content: Content | None = None
-    name: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[object] | None = None
-    function_call: object = None
-    audio: object = None
+_DEPRECATED = "is deprecated and not supported; use 'tools' and 'tool_choice'."
 
 
 class StreamOptions(Lenient):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
+
+
+class TemplateOptions(Lenient):
+    """What other servers pass to the chat template; `enable_thinking` is what a template is asked here."""
+
+    enable_thinking: bool | None = None
 
 
 class ChatRequest(Lenient):
@@ -63,9 +60,9 @@ class ChatRequest(Lenient):
     frequency_penalty: Penalty | None = None
     stop: StopList | None = None
     n: int | None = None
-    response_format: Block | None = None
+    response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     logit_bias: dict[str, object] | None = None
     modalities: list[str] | None = None
     user: str | None = None
@@ -74,11 +71,13 @@ class ChatRequest(Lenient):
     cache_salt: CacheSalt | None = None
     service_tier: str | None = None
     store: bool | None = None
-    tools: list[object] | None = None
-    tool_choice: object = None
-    functions: list[object] | None = None
+    tools: list[ToolSpec] | None = None
+    tool_choice: Choice | None = None
+    functions: object = None
     function_call: object = None
     parallel_tool_calls: bool | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    chat_template_kwargs: TemplateOptions | None = None
     audio: object = None
     web_search_options: object = None
 
@@ -88,38 +87,37 @@ def check_supported(request: ChatRequest) -> None:
     refuse_foreign(request)
     refuse_given(
         [
-            ("tools", request.tools),
-            ("functions", request.functions),
-            ("logprobs", request.logprobs),
-            ("top_logprobs", request.top_logprobs),
             ("logit_bias", request.logit_bias),
             ("audio", request.audio),
             ("web_search_options", request.web_search_options),
         ]
     )
-    for name, choice in (("tool_choice", request.tool_choice), ("function_call", request.function_call)):
-        if choice not in (None, "auto", "none"):
-            raise refuse(name, "must be 'auto' or 'none', as no tools are given.")
+    if request.functions not in (None, []):
+        raise refuse("functions", _DEPRECATED)
+    if request.function_call not in (None, "auto", "none"):
+        raise refuse("function_call", _DEPRECATED)
     if request.n not in (None, 1):
         raise refuse("n", "must be 1; several choices are not supported by this server.")
-    if request.response_format and request.response_format.type != "text":
-        raise refuse("response_format", "must be of type 'text'; structured output is not supported by this server.")
+    if request.top_logprobs and not request.logprobs:
+        raise refuse("top_logprobs", "needs 'logprobs' to be true.")
     if any(modality != "text" for modality in request.modalities or ()):
         raise refuse("modalities", "must be ['text'].")
 
 
-def warnings_of(request: ChatRequest) -> tuple[str, ...]:
+def warnings_of(request: ChatRequest) -> list[str]:
     """The fields that are accepted and have no effect."""
     ignored = list(request.unknown)
+    if request.chat_template_kwargs:
+        ignored += [f"chat_template_kwargs.{name}" for name in request.chat_template_kwargs.unknown]
     if request.store:
         ignored.append("store")
     if request.service_tier not in (None, "auto", "default"):
         ignored.append("service_tier")
     if request.stream_options and request.stream_options.include_obfuscation:
         ignored.append("stream_options.include_obfuscation")
-    if any(message.name for message in request.messages):
+    if any(message.name and message.role != "tool" for message in request.messages):
         ignored.append("messages[].name")
-    return tuple(ignored)
+    return ignored
 
 
 def sampling_of(request: ChatRequest) -> Sampling:
@@ -134,44 +132,14 @@ def sampling_of(request: ChatRequest) -> Sampling:
     )
 
 
-def input_messages(messages: list[WireMessage]) -> tuple[Message, ...]:
-    return tuple(_message(message, f"messages[{index}]") for index, message in enumerate(messages))
+def thinking_of(request: ChatRequest) -> Thinking:
+    """An effort asks for thinking, `none` for its absence; what the template is told in so many words comes first."""
+    effort = request.reasoning_effort
+    enabled = None if effort is None else effort != "none"
+    if request.chat_template_kwargs and request.chat_template_kwargs.enable_thinking is not None:
+        enabled = request.chat_template_kwargs.enable_thinking
+    return Thinking(enabled=enabled, effort=None if effort == "none" else effort)
 
 
-def _message(message: WireMessage, path: str) -> Message:
-    role = _ROLES.get(message.role)
-    if role is None:
-        if message.role in ("tool", "function"):
-            raise refuse(f"{path}.role", "tool results are not supported by this server.")
-        raise refuse(f"{path}.role", f"must be one of {', '.join(_ROLES)}.")
-    refuse_given(
-        [
-            (f"{path}.tool_calls", message.tool_calls),
-            (f"{path}.function_call", message.function_call),
-            (f"{path}.audio", message.audio),
-        ]
-    )
-    parts: list[Part] = []
-    if role is Role.ASSISTANT and message.reasoning_content:
-        parts.append(Reasoning(message.reasoning_content))
-    if message.content is None and role is not Role.ASSISTANT:
-        raise refuse(f"{path}.content", "is required.")
-    for index, block in enumerate(message.content or ()):
-        text = _text(block, f"{path}.content[{index}]")
-        if text:
-            parts.append(Text(text))
-    if message.content is None and message.refusal:
-        parts.append(Text(message.refusal))
-    return Message(role, tuple(parts))
-
-
-def _text(block: Block, path: str) -> str:
-    if block.type == "text":
-        if block.text is None:
-            raise refuse(f"{path}.text", "is required.")
-        return block.text
-    if block.type == "refusal":
-        if block.refusal is None:
-            raise refuse(f"{path}.refusal", "is required.")
-        return block.refusal
-    raise refuse(f"{path}.type", f"content of type {block.type[:64]!r} is not supported by this server.")
+def top_logprobs_of(request: ChatRequest) -> int | None:
+    return (request.top_logprobs or 0) if request.logprobs else None

@@ -6,8 +6,17 @@ from starlette.routing import BaseRoute, Route
 
 from warmlane.api import jsonio
 from warmlane.api.chat.events import ChatStream
+from warmlane.api.chat.history import input_messages
 from warmlane.api.chat.render import COMPLETION_PREFIX, render_completion
-from warmlane.api.chat.request import ChatRequest, check_supported, input_messages, sampling_of, warnings_of
+from warmlane.api.chat.request import (
+    ChatRequest,
+    check_supported,
+    sampling_of,
+    thinking_of,
+    top_logprobs_of,
+    warnings_of,
+)
+from warmlane.api.chat.tools import read_choice, read_format, read_tools
 from warmlane.api.exchange import PreparedTurn, TurnEndpoint
 from warmlane.api.fields import parse
 from warmlane.api.guard import Caller
@@ -27,6 +36,8 @@ class _Preparer:
     def __call__(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         request = parse(ChatRequest, body)
         check_supported(request)
+        warnings = warnings_of(request)
+        tools = read_tools(request.tools or (), canonicalize=self._edge.settings.canonicalize, warnings=warnings)
         created = self._edge.unix_s()
         turn = TurnRequest(
             request_id=caller.request_id,
@@ -40,6 +51,11 @@ class _Preparer:
             sampling=sampling_of(request),
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
             stop=tuple(request.stop or ()),
+            tools=tools.tools,
+            tool_choice=read_choice(request.tool_choice, tools, parallel=request.parallel_tool_calls is not False),
+            text_format=read_format(request.response_format),
+            thinking=thinking_of(request),
+            top_logprobs=top_logprobs_of(request),
         )
 
         def answer(outcome: Outcome) -> bytes:
@@ -54,4 +70,10 @@ class _Preparer:
                 model=turn.model,
                 include_usage=bool(request.stream_options and request.stream_options.include_usage),
             )
-        return PreparedTurn(request=turn, answer=answer, stream=stream, warnings=warnings_of(request))
+        return PreparedTurn(
+            request=turn,
+            answer=answer,
+            stream=stream,
+            warnings=tuple(warnings),
+            canonicalized=tools.canonicalized,
+        )

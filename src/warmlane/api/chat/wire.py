@@ -40,6 +40,26 @@ class ToolCall(msgspec.Struct, frozen=True):
     type: Literal["function"] = "function"
 
 
+class TopLogprob(msgspec.Struct, frozen=True):
+    """`bytes` are those of the token, which may be part of a character."""
+
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+    top_logprobs: tuple[TopLogprob, ...]
+
+
+class Logprobs(msgspec.Struct, frozen=True):
+    content: tuple[TokenLogprob, ...]
+    refusal: None = None
+
+
 class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
@@ -52,7 +72,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     message: ReplyMessage
     finish_reason: FinishReason
-    logprobs: None = None
+    logprobs: Logprobs | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +111,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     delta: Delta
     finish_reason: FinishReason | None = None
-    logprobs: None = None
+    logprobs: Logprobs | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from warmlane.api import sse
 from warmlane.api.errors import AnthropicFault, WireError
 from warmlane.api.headers import cache_facts
 from warmlane.api.messages import wire
-from warmlane.api.messages.render import STOP_REASONS, render_diagnostics, render_usage, signature_of
+from warmlane.api.messages.render import STOP_REASONS, ReplyRenderer
 from warmlane.conversation.events import (
     Finished,
     ReasoningDelta,
@@ -23,6 +23,7 @@ from warmlane.conversation.events import (
     ToolCallDelta,
     ToolCallStarted,
     TurnEvent,
+    Validated,
 )
 from warmlane.conversation.turn import Outcome, Usage
 
@@ -30,10 +31,10 @@ from warmlane.conversation.turn import Outcome, Usage
 class MessagesStream:
     """Renders one turn."""
 
-    def __init__(self, *, message_id: str, model: str, request_id: str) -> None:
-        self._message_id = message_id
-        self._model = model
+    def __init__(self, render: ReplyRenderer, *, request_id: str) -> None:
+        self._render = render
         self._request_id = request_id
+        self._late_warnings: tuple[str, ...] = ()
         self._index = -1
         self._open: type[wire.ContentBlock] | None = None
         self._thinking: list[str] = []
@@ -49,6 +50,8 @@ class MessagesStream:
 
     def event(self, event: TurnEvent) -> Iterator[bytes]:
         match event:
+            case Validated():
+                self._late_warnings = event.warnings
             case Started():
                 yield self._start(event)
             case TextDelta(text=text) if text:
@@ -72,27 +75,14 @@ class MessagesStream:
 
     def _start(self, event: Started) -> bytes:
         # One output token, as the vendor sends: clients take 0 for a message that has no usage yet.
-        usage = render_usage(
-            Usage(prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens, output_tokens=1)
-        )
-        diagnostics = render_diagnostics(event.divergence)
-        reply = wire.Reply(id=self._message_id, model=self._model, usage=usage, diagnostics=diagnostics)
-        return self._frame(wire.MessageStart(reply))
+        usage = Usage(prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens, output_tokens=1)
+        return self._frame(wire.MessageStart(self._render.opening(usage, event.divergence)))
 
     def _finish(self, outcome: Outcome) -> Iterator[bytes]:
         yield from self._close()
-        usage = outcome.usage
-        yield self._frame(
-            wire.MessageDelta(
-                wire.StopDelta(STOP_REASONS[outcome.stop_reason], outcome.stop_sequence),
-                wire.DeltaUsage(
-                    input_tokens=usage.prompt_tokens - usage.cached_tokens,
-                    cache_read_input_tokens=usage.cached_tokens,
-                    output_tokens=usage.output_tokens,
-                ),
-            )
-        )
-        yield self._frame(wire.MessageStop(cache_facts(outcome.cache)))
+        stop = wire.StopDelta(STOP_REASONS[outcome.stop_reason], outcome.stop_sequence)
+        yield self._frame(wire.MessageDelta(stop, self._render.final_usage(outcome.usage)))
+        yield self._frame(wire.MessageStop(cache_facts(outcome.cache, warnings=self._late_warnings)))
 
     def _ensure(self, kind: type[wire.ContentBlock], empty: wire.ContentBlock) -> Iterator[bytes]:
         if self._open is not kind:
@@ -112,7 +102,7 @@ class MessagesStream:
         if kind is None:
             return
         if kind is wire.ThinkingBlock:
-            yield self._delta(wire.SignatureDelta(signature_of("".join(self._thinking))))
+            yield self._delta(wire.SignatureDelta(self._render.signature("".join(self._thinking))))
             self._thinking.clear()
         yield self._frame(wire.BlockStop(self._index))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Literal, cast
 
 from warmlane.api.messages import wire
+from warmlane.api.messages.caching import Lifetime
+from warmlane.api.signing import Signer
 from warmlane.conversation.messages import Message, Reasoning, Text, ToolCall
 from warmlane.conversation.turn import Divergence, DivergenceCause, Outcome, StopReason, Usage
 
@@ -27,18 +28,6 @@ _MISS_TYPES: dict[DivergenceCause, Literal["model_changed", "system_changed", "m
 }
 
 
-def render_reply(message_id: str, model: str, outcome: Outcome) -> wire.Reply:
-    return wire.Reply(
-        id=message_id,
-        model=model,
-        content=tuple(_blocks(outcome.message)),
-        stop_reason=STOP_REASONS[outcome.stop_reason],
-        stop_sequence=outcome.stop_sequence,
-        usage=render_usage(outcome.usage),
-        diagnostics=render_diagnostics(outcome.cache.divergence),
-    )
-
-
 def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None:
     """None where nothing was to be compared, or the prompt extends the other one."""
     if divergence is None or divergence.cause is DivergenceCause.PREFIX_LEFT:
@@ -56,45 +45,95 @@ def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None
     )
 
 
-def render_usage(usage: Usage) -> wire.Usage:
-    return wire.Usage(
-        input_tokens=usage.prompt_tokens - usage.cached_tokens,
-        cache_read_input_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-    )
+class ReplyRenderer:
+    """Renders what one request is answered with. `lifetime` is that of its last cache breakpoint, if it has any."""
 
+    def __init__(self, *, message_id: str, model: str, signer: Signer, lifetime: Lifetime | None) -> None:
+        self._message_id = message_id
+        self._model = model
+        self._signer = signer
+        self._lifetime = lifetime
 
-def signature_of(thinking: str) -> str:
-    """A fingerprint of a thinking block. It shows that the text is as it was sent, not who sent it."""
-    return "wl1." + hashlib.sha256(thinking.encode("utf-8", "replace")).hexdigest()
+    def opening(self, usage: Usage, divergence: Divergence | None) -> wire.Reply:
+        """The message before it says anything."""
+        return wire.Reply(
+            id=self._message_id,
+            model=self._model,
+            usage=self.usage(usage),
+            diagnostics=render_diagnostics(divergence),
+        )
 
+    def reply(self, outcome: Outcome) -> wire.Reply:
+        return wire.Reply(
+            id=self._message_id,
+            model=self._model,
+            content=tuple(self._blocks(outcome.message)),
+            stop_reason=STOP_REASONS[outcome.stop_reason],
+            stop_sequence=outcome.stop_sequence,
+            usage=self.usage(outcome.usage),
+            diagnostics=render_diagnostics(outcome.cache.divergence),
+        )
 
-def _blocks(message: Message) -> list[wire.ContentBlock]:
-    """The parts as blocks; neighbouring texts are one, as in a stream."""
-    blocks: list[wire.ContentBlock] = []
-    for part in message.parts:
-        last = blocks[-1] if blocks else None
-        match part:
-            case Text(text=text) if text:
-                if isinstance(last, wire.TextBlock):
-                    blocks[-1] = wire.TextBlock(last.text + text)
-                else:
-                    blocks.append(wire.TextBlock(text))
-            case Reasoning(text=text) if text:
-                thinking = text
-                if isinstance(last, wire.ThinkingBlock):
-                    thinking = last.thinking + text
-                    blocks.pop()
-                blocks.append(wire.ThinkingBlock(thinking, signature_of(thinking)))
-            case ToolCall():
-                blocks.append(wire.ToolUseBlock(part.call_id, part.name, _arguments(part.arguments)))
-    return blocks
+    def usage(self, usage: Usage) -> wire.Usage:
+        written = self._written(usage)
+        return wire.Usage(
+            input_tokens=usage.prompt_tokens - usage.cached_tokens - written,
+            cache_creation_input_tokens=written,
+            cache_read_input_tokens=usage.cached_tokens,
+            cache_creation=wire.CacheCreation(
+                ephemeral_5m_input_tokens=written if self._lifetime == "5m" else 0,
+                ephemeral_1h_input_tokens=written if self._lifetime == "1h" else 0,
+            ),
+            output_tokens=usage.output_tokens,
+            output_tokens_details=wire.OutputTokensDetails(usage.reasoning_tokens),
+        )
+
+    def final_usage(self, usage: Usage) -> wire.DeltaUsage:
+        whole = self.usage(usage)
+        return wire.DeltaUsage(
+            input_tokens=whole.input_tokens,
+            cache_creation_input_tokens=whole.cache_creation_input_tokens,
+            cache_read_input_tokens=whole.cache_read_input_tokens,
+            output_tokens=whole.output_tokens,
+            output_tokens_details=whole.output_tokens_details,
+        )
+
+    def signature(self, thinking: str) -> str:
+        return self._signer.sign(thinking)
+
+    def _written(self, usage: Usage) -> int:
+        """What was prefilled is kept, which is told where the client set a breakpoint. The prompt's last token is what
+        the reply is computed from anew at every turn, and stands behind every breakpoint."""
+        if self._lifetime is None:
+            return 0
+        return max(0, usage.prompt_tokens - usage.cached_tokens - 1)
+
+    def _blocks(self, message: Message) -> list[wire.ContentBlock]:
+        """The parts as blocks; neighbouring texts are one, as in a stream."""
+        blocks: list[wire.ContentBlock] = []
+        for part in message.parts:
+            last = blocks[-1] if blocks else None
+            match part:
+                case Text(text=text) if text:
+                    if isinstance(last, wire.TextBlock):
+                        blocks[-1] = wire.TextBlock(last.text + text)
+                    else:
+                        blocks.append(wire.TextBlock(text))
+                case Reasoning(text=text) if text:
+                    thinking = text
+                    if isinstance(last, wire.ThinkingBlock):
+                        thinking = last.thinking + text
+                        blocks.pop()
+                    blocks.append(wire.ThinkingBlock(thinking, self.signature(thinking)))
+                case ToolCall():
+                    blocks.append(wire.ToolUseBlock(part.call_id, part.name, _arguments(part.arguments)))
+        return blocks
 
 
 def _arguments(text: str) -> dict[str, object]:
     """The arguments as an object; of a call that was cut short, none."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast(dict[str, object], value) if isinstance(value, dict) else {}

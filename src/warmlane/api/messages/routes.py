@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from warmlane.api import jsonio
-from warmlane.api.body import model_of, read_json
+from warmlane.api.body import read_request
 from warmlane.api.exchange import PreparedTurn, TurnEndpoint
 from warmlane.api.fields import parse, refuse
 from warmlane.api.guard import Caller, caller_of
-from warmlane.api.headers import warning_headers
+from warmlane.api.headers import canonical_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
+from warmlane.api.messages.caching import cache_lifetime
+from warmlane.api.messages.content import DialogueReader
 from warmlane.api.messages.events import MessagesStream
-from warmlane.api.messages.render import MESSAGE_PREFIX, render_reply
+from warmlane.api.messages.render import MESSAGE_PREFIX, ReplyRenderer
 from warmlane.api.messages.request import (
     MessagesRequest,
     check_supported,
-    input_messages,
     sampling_of,
+    text_format_of,
+    thinking_of,
     warnings_of,
 )
+from warmlane.api.messages.tools import read_choice, read_tools
 from warmlane.api.messages.wire import TokenCount
 from warmlane.api.settings import Edge
 from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
@@ -42,15 +48,24 @@ class _Preparer:
         request = parse(MessagesRequest, body)
         if request.max_tokens is None:
             raise refuse("max_tokens", "is required.")
-        turn, warnings = _turn(self._edge, request, caller)
+        asked = _read(self._edge, request, caller)
+        render = ReplyRenderer(
+            message_id=asked.turn.response_id,
+            model=asked.turn.model,
+            signer=self._edge.signer,
+            lifetime=cache_lifetime(request),
+        )
 
         def answer(outcome: Outcome) -> bytes:
-            return jsonio.encode(render_reply(turn.response_id, turn.model, outcome))
+            return jsonio.encode(render.reply(outcome))
 
-        stream = None
-        if request.stream:
-            stream = MessagesStream(message_id=turn.response_id, model=turn.model, request_id=caller.request_id)
-        return PreparedTurn(request=turn, answer=answer, stream=stream, warnings=tuple(warnings))
+        return PreparedTurn(
+            request=asked.turn,
+            answer=answer,
+            stream=MessagesStream(render, request_id=caller.request_id) if request.stream else None,
+            warnings=asked.warnings,
+            canonicalized=asked.canonicalized,
+        )
 
 
 class _CountTokens:
@@ -60,19 +75,30 @@ class _CountTokens:
         self._edge = edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
-        model_of(body)
-        turn, warnings = _turn(self._edge, parse(MessagesRequest, body), caller_of(scope))
-        count = await self._edge.turns.count_tokens(turn)
+        _, body = await read_request(self._edge, scope, receive)
+        request = parse(MessagesRequest, body)
+        asked = _read(self._edge, request, caller_of(scope))
+        cache_lifetime(request)
+        count = await self._edge.turns.count_tokens(asked.turn)
         response = Response(jsonio.encode(TokenCount(count)), media_type="application/json")
-        response.raw_headers.extend(warning_headers(warnings))
+        response.raw_headers.extend(warning_headers(asked.warnings))
+        response.raw_headers.extend(canonical_headers(asked.canonicalized))
         await response(scope, receive, send)
 
 
-def _turn(edge: Edge, request: MessagesRequest, caller: Caller) -> tuple[TurnRequest, list[str]]:
-    """The turn, and the names of what was accepted without effect. Raises `InvalidRequest`."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    turn: TurnRequest
+    warnings: tuple[str, ...]
+    canonicalized: tuple[str, ...]
+
+
+def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
+    """The turn, the same for both endpoints, so that they count alike. Raises `InvalidRequest`."""
     check_supported(request)
     warnings = warnings_of(request)
+    tools = read_tools(request.tools or (), canonicalize=edge.settings.canonicalize, warnings=warnings)
+    reader = DialogueReader(edge.signer, canonicalize=edge.settings.canonicalize)
     turn = TurnRequest(
         request_id=caller.request_id,
         response_id=MESSAGE_PREFIX + edge.new_token(),
@@ -80,10 +106,14 @@ def _turn(edge: Edge, request: MessagesRequest, caller: Caller) -> tuple[TurnReq
         tenant=caller.tenant,
         domain=edge.turns.domain(caller.tenant, request.cache_salt),
         model=request.model,
-        input=input_messages(request, warnings),
+        input=reader.read(request.system, request.messages),
         sampling=sampling_of(request),
         max_output_tokens=request.max_tokens,
         stop=tuple(request.stop_sequences or ()),
         compare_to=request.diagnostics.previous_message_id if request.diagnostics else None,
+        tools=tools.tools,
+        tool_choice=read_choice(request.tool_choice, tools),
+        text_format=text_format_of(request),
+        thinking=thinking_of(request),
     )
-    return turn, warnings
+    return _Asked(turn, (*warnings, *reader.warnings), (*tools.canonicalized, *reader.changes))

@@ -37,6 +37,10 @@ class CacheCreation(msgspec.Struct, frozen=True):
     ephemeral_1h_input_tokens: int = 0
 
 
+class OutputTokensDetails(msgspec.Struct, frozen=True):
+    thinking_tokens: int = 0
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """`input_tokens` leaves out what was read from the cache: the prompt is input + read + creation."""
 
@@ -45,6 +49,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cache_read_input_tokens: int
     cache_creation: CacheCreation = CacheCreation()
     output_tokens: int
+    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
     service_tier: Literal["standard"] = "standard"
 
 
@@ -55,6 +60,7 @@ class DeltaUsage(msgspec.Struct, frozen=True, kw_only=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int
     output_tokens: int
+    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
 
 
 class MissReason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from warmlane.api import jsonio
-from warmlane.api.body import model_of, read_json
+from warmlane.api.body import read_request
 from warmlane.api.guard import caller_of
 from warmlane.api.headers import warning_headers
 from warmlane.api.responses.completion import Completion, may_cut
@@ -74,8 +74,7 @@ class _InputTokens:
         self._complete = Completion(edge, self._prepare, cuts=may_cut)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, max_bytes=self._edge.settings.max_body_bytes)
-        model_of(body)
+        _, body = await read_request(self._edge, scope, receive)
         body, warnings = await self._complete(body, caller_of(scope))
         prepared = self._prepare(body, caller_of(scope))
         count = TokenCount(input_tokens=await self._edge.turns.count_tokens(prepared.request))
