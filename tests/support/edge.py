@@ -18,6 +18,7 @@ from support.fake_turns import FakeArchive, FakeHost, FakeTurns
 from support.manual_clock import ManualClock
 from warmlane.api.app import assemble
 from warmlane.api.settings import Edge, EdgeSettings
+from warmlane.api.signing import KEY_BYTES, Signer
 
 UNIX_S = 1_750_000_000
 JSON = {"content-type": "application/json"}
@@ -38,6 +39,7 @@ def edge_app(
         host=host or FakeHost(),
         settings=settings or EdgeSettings(),
         clock=clock or ManualClock(),
+        signer=Signer(bytes(KEY_BYTES)),
         new_token=lambda: f"{next(serial):048x}",
         unix_s=lambda: UNIX_S,
     )

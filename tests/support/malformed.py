@@ -46,7 +46,6 @@ _NO_TOOLS: tuple[object, ...] = (
     [{"type": "function"}],
     [{"type": "function", "name": 5}],
 )
-_UNSUPPORTED: tuple[object, ...] = ([{"type": "function", "name": "f"}], [{"name": "f", "input_schema": {}}], {"a": 1})
 _NO_SCHEMA: tuple[object, ...] = (5, "object", [], {"type": "string"}, {"type": 5})
 _NO_CHAT_CALL: tuple[object, ...] = (
     *(5, "f", {}, {"id": "c"}, {"id": "c", "function": {}}, {"id": "c", "function": {"name": "f"}}),
@@ -80,7 +79,6 @@ _COMMON: dict[str, tuple[object, ...]] = {
 }
 _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
     "responses": {
-        "tools": _UNSUPPORTED,
         "input": (*_NO_DIALOGUE, [{"type": "no_such_item"}], [{"type": "function_call_output", "call_id": "c"}]),
         "tools": (*_NO_TOOLS, [{"name": "f", "input_schema": {}}]),
         "reasoning": (5, "high", {"effort": "some"}, {"summary": 5}),

@@ -24,7 +24,11 @@ async def read_request(edge: Edge, scope: Scope, receive: Receive) -> tuple[str,
 
     Raises what `read_json` and `model_of` raise.
     """
-    body = await read_json(scope, receive, max_bytes=edge.settings.max_body_bytes)
+    return served(edge, await read_json(scope, receive, max_bytes=edge.settings.max_body_bytes))
+
+
+def served(edge: Edge, body: jsonio.JsonObject) -> tuple[str, jsonio.JsonObject]:
+    """The served model that a body asks for, and the body with that one's name. Raises `InvalidRequest`."""
     model = edge.host.canonical(model_of(body))
     return model, {**body, "model": model}
 

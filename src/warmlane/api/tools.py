@@ -76,9 +76,9 @@ def tool_choice_of(
     not among the tools, and where a call is required and none is possible."""
     for name in allowed or ():
         if name not in tools.names:
-            raise refuse(path, f"names {name[:64]!r}, which is not among the functions in 'tools'.")
+            raise refuse(path, f"no function {name[:MAX_NAME_CHARS]!r} is among the tools.")
     if mode is ToolMode.REQUIRED and not (tools.tools if allowed is None else allowed):
-        raise refuse(path, "requires a call, and no function in 'tools' can be called.")
+        raise refuse(path, "requires a call, and there is no function among the tools that may be called.")
     return ToolChoice(mode=mode, allowed=None if allowed is None else tuple(dict.fromkeys(allowed)), parallel=parallel)
 
 
@@ -95,7 +95,7 @@ def json_text(value: object, path: str) -> str:
     """Decoded JSON as text again, keys in their order. Raises `InvalidRequest` where it is nested too deeply."""
     if _deeper_than(value, MAX_NESTING):
         raise refuse(path, f"is nested too deeply; at most {MAX_NESTING} levels are supported.")
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _deeper_than(value: object, levels: int) -> bool:

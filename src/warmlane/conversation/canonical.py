@@ -49,7 +49,7 @@ def canonical_schema(text: str) -> str:
     The properties of an object follow its `required`, in whose order their author thought of them, then their names:
     a model writes arguments in the order in which it read the properties.
     """
-    return json.dumps(_schema(json.loads(text)), ensure_ascii=False)
+    return json.dumps(_schema(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _schema(value: object) -> object:

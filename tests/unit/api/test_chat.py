@@ -19,6 +19,10 @@ PATH = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
 
 
+def compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 async def ask(turns: FakeTurns, **fields: Any) -> dict[str, Any]:
     async with edge_client(turns) as client:
         got = await client.post(PATH, json={"model": MODEL, "messages": HI, **fields})
@@ -324,7 +328,7 @@ SCHEMA = {"type": "object", "properties": {"why": {"type": "string"}, "answer": 
         ({"type": "json_schema", "json_schema": {"name": "a"}}, TextFormat(name="a")),
         (
             {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}},
-            TextFormat(schema=json.dumps(SCHEMA), name="a", strict=True),
+            TextFormat(schema=compact(SCHEMA), name="a", strict=True),
         ),
     ],
 )

@@ -18,6 +18,10 @@ HI = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
+def compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def function(name: str, **fields: object) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, **fields}}
 
@@ -26,7 +30,7 @@ WEATHER = function("get_weather", description="weather", parameters=SCHEMA, stri
 TIME = function("get_time")
 OFFERED = (
     Tool(name="get_time"),
-    Tool(name="get_weather", description="weather", parameters=json.dumps(SCHEMA), strict=True),
+    Tool(name="get_weather", description="weather", parameters=compact(SCHEMA), strict=True),
 )
 
 
@@ -64,7 +68,7 @@ async def test_the_order_can_be_left_alone() -> None:
         got = await client.post(PATH, json={"model": MODEL, "messages": HI, "tools": [odd, TIME]})
     assert "x-warmlane-canonicalized" not in got.headers
     assert [tool.name for tool in turns.last.tools] == ["z", "get_time"]
-    assert turns.last.tools[0].parameters == json.dumps(odd["function"]["parameters"])
+    assert turns.last.tools[0].parameters == compact(odd["function"]["parameters"])
 
 
 async def test_tools_of_other_types_are_left_out_and_named() -> None:

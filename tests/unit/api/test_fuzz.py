@@ -52,7 +52,10 @@ FULL: dict[str, dict[str, Any]] = {
     "chat": {
         "model": MODEL,
         "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}],
-        "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
+        "tool_choice": {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+        },
         "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
         "reasoning_effort": "low",
         "logprobs": True,

@@ -212,7 +212,7 @@ FORMAT = {"type": "json_schema", "schema": SCHEMA}
 async def test_structured_output(fields: dict[str, Any]) -> None:
     turns = FakeTurns()
     await ask(turns, **fields)
-    assert turns.last.text_format == TextFormat(schema=json.dumps(SCHEMA), strict=True)
+    assert turns.last.text_format == TextFormat(schema=json.dumps(SCHEMA, separators=(",", ":")), strict=True)
 
 
 def marked(ttl: str | None) -> dict[str, Any]:

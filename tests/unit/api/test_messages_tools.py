@@ -48,8 +48,8 @@ async def refused(**fields: Any) -> str:
 async def test_tools_are_offered_in_a_stable_order() -> None:
     turns, headers = await turn_of(tools=[WEATHER, TIME])
     assert turns.last.tools == (
-        Tool(name="get_time", parameters='{"type": "object"}'),
-        Tool(name="get_weather", description="weather", parameters=json.dumps(SCHEMA)),
+        Tool(name="get_time", parameters='{"type":"object"}'),
+        Tool(name="get_weather", description="weather", parameters=json.dumps(SCHEMA, separators=(",", ":"))),
     )
     assert headers["x-warmlane-canonicalized"] == "tools: order"
 
@@ -122,7 +122,7 @@ USED = [
     {"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"city": "Zürich"}},
     {"type": "tool_use", "id": "t2", "name": "get_time", "input": {}, "caller": {"type": "direct"}},
 ]
-CALLS = (Text("I'll look."), ToolCall("t1", "get_weather", '{"city": "Zürich"}'), ToolCall("t2", "get_time", "{}"))
+CALLS = (Text("I'll look."), ToolCall("t1", "get_weather", '{"city":"Zürich"}'), ToolCall("t2", "get_time", "{}"))
 
 
 def result(call_id: str, **fields: object) -> dict[str, Any]:

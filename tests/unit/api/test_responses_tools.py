@@ -52,23 +52,27 @@ async def test_functions_are_offered_and_echoed_with_every_key() -> None:
     turns = FakeTurns()
     body, warnings = await answered(turns, tools=[WEATHER, TIME])
     assert turns.last.tools == (
+        Tool(name="get_time"),
         Tool(
             name="get_weather",
             description="tells it",
             parameters=json.dumps(SCHEMA, separators=(",", ":")),
             strict=True,
         ),
-        Tool(name="get_time"),
     )
     assert body["tools"] == [WEATHER, {**TIME, "description": None, "parameters": None, "strict": None}]
     assert warnings == []
     Response.model_validate(body)
 
 
-async def test_a_schema_keeps_the_order_of_its_keys() -> None:
+async def test_keys_are_put_in_order_and_that_is_told() -> None:
     turns = FakeTurns()
-    await answered(turns, tools=[{**TIME, "parameters": {"z": 1, "a": {"y": "é", "b": 12345678901234567890123}}}])
-    assert turns.last.tools[0].parameters == '{"z":1,"a":{"y":"é","b":12345678901234567890123}}'
+    tool = {**TIME, "parameters": {"z": 1, "a": {"y": "é", "b": 12345678901234567890123}}}
+    async with edge_client(turns) as client:
+        got = await client.post(PATH, json={"model": MODEL, "input": "hi", "tools": [tool]})
+    assert turns.last.tools[0].parameters == '{"a":{"b":12345678901234567890123,"y":"é"},"z":1}'
+    assert got.json()["tools"][0]["parameters"] == tool["parameters"]
+    assert got.headers["x-warmlane-canonicalized"] == "tools.get_time: key order"
 
 
 async def test_a_function_written_as_in_chat_is_taken() -> None:
@@ -128,7 +132,7 @@ async def test_which_tools_may_be_called(asked: object, choice: ToolChoice, echo
     turns = FakeTurns()
     body, _ = await answered(turns, tools=[WEATHER, TIME], tool_choice=asked)
     assert turns.last.tool_choice == choice
-    assert [tool.name for tool in turns.last.tools] == ["get_weather", "get_time"]
+    assert [tool.name for tool in turns.last.tools] == ["get_time", "get_weather"]
     assert body["tool_choice"] == echo
     Response.model_validate(body)
 

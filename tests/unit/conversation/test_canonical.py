@@ -64,7 +64,7 @@ def test_data_is_not_read_as_a_schema() -> None:
 
 
 def test_what_was_changed_is_told() -> None:
-    tidy = Tool(name="b", parameters='{"type": "object", "properties": {}}')
-    odd = Tool(name="a", parameters='{"properties": {}, "type": "object"}')
+    tidy = Tool(name="b", parameters='{"type":"object","properties":{}}')
+    odd = Tool(name="a", parameters='{"properties":{},"type":"object"}')
     assert canonical_tools([tidy])[1] == ()
     assert canonical_tools([tidy, odd])[1] == ("tools: order", "tools.a: key order")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
+from msgspec import structs
 from pydantic import Field
 
+from warmlane.api.chat.formats import ResponseFormat
 from warmlane.api.chat.history import WireMessage
-from warmlane.api.chat.tools import Choice, ResponseFormat, ToolSpec
 from warmlane.api.fields import (
     CacheSalt,
     Lenient,
@@ -23,6 +24,7 @@ from warmlane.api.fields import (
     refuse_foreign,
     refuse_given,
 )
+from warmlane.api.reasoning import Effort, thinking_of
 from warmlane.conversation.tools import Thinking
 from warmlane.conversation.turn import Sampling
 
@@ -43,7 +45,8 @@ class TemplateOptions(Lenient):
 
 
 class ChatRequest(Lenient):
-    """The body. A field typed `object` is not supported, or not acted on; its value is never read."""
+    """The body. A field typed `object` is not supported or not acted on, but for the tools and the choice among them,
+    which are read apart."""
 
     model: str
     messages: Annotated[list[WireMessage], Field(min_length=1)]
@@ -71,12 +74,12 @@ class ChatRequest(Lenient):
     cache_salt: CacheSalt | None = None
     service_tier: str | None = None
     store: bool | None = None
-    tools: list[ToolSpec] | None = None
-    tool_choice: Choice | None = None
+    tools: list[dict[str, object]] | None = None
+    tool_choice: object = None
     functions: object = None
     function_call: object = None
     parallel_tool_calls: bool | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    reasoning_effort: Effort | None = None
     chat_template_kwargs: TemplateOptions | None = None
     audio: object = None
     web_search_options: object = None
@@ -132,13 +135,12 @@ def sampling_of(request: ChatRequest) -> Sampling:
     )
 
 
-def thinking_of(request: ChatRequest) -> Thinking:
-    """An effort asks for thinking, `none` for its absence; what the template is told in so many words comes first."""
-    effort = request.reasoning_effort
-    enabled = None if effort is None else effort != "none"
+def asked_thinking(request: ChatRequest) -> Thinking:
+    """What the effort says; but what the template is told in so many words comes first."""
+    thinking = thinking_of(request.reasoning_effort)
     if request.chat_template_kwargs and request.chat_template_kwargs.enable_thinking is not None:
-        enabled = request.chat_template_kwargs.enable_thinking
-    return Thinking(enabled=enabled, effort=None if effort == "none" else effort)
+        return structs.replace(thinking, enabled=request.chat_template_kwargs.enable_thinking)
+    return thinking
 
 
 def top_logprobs_of(request: ChatRequest) -> int | None:

@@ -6,19 +6,20 @@ from starlette.routing import BaseRoute, Route
 
 from warmlane.api import jsonio
 from warmlane.api.chat.events import ChatStream
+from warmlane.api.chat.formats import read_format
 from warmlane.api.chat.history import input_messages
 from warmlane.api.chat.render import COMPLETION_PREFIX, render_completion
 from warmlane.api.chat.request import (
     ChatRequest,
+    asked_thinking,
     check_supported,
     sampling_of,
-    thinking_of,
     top_logprobs_of,
     warnings_of,
 )
-from warmlane.api.chat.tools import read_choice, read_format, read_tools
 from warmlane.api.exchange import PreparedTurn, TurnEndpoint
 from warmlane.api.fields import parse
+from warmlane.api.functions import read_choice, read_tools
 from warmlane.api.guard import Caller
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
@@ -36,8 +37,8 @@ class _Preparer:
     def __call__(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         request = parse(ChatRequest, body)
         check_supported(request)
-        warnings = warnings_of(request)
-        tools = read_tools(request.tools or (), canonicalize=self._edge.settings.canonicalize, warnings=warnings)
+        tools = read_tools(request.tools or (), canonicalize=self._edge.settings.canonicalize)
+        choice = read_choice(request.tool_choice, tools, parallel=request.parallel_tool_calls)
         created = self._edge.unix_s()
         turn = TurnRequest(
             request_id=caller.request_id,
@@ -51,10 +52,10 @@ class _Preparer:
             sampling=sampling_of(request),
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
             stop=tuple(request.stop or ()),
-            tools=tools.tools,
-            tool_choice=read_choice(request.tool_choice, tools, parallel=request.parallel_tool_calls is not False),
+            tools=tools.offered.tools,
+            tool_choice=choice.choice,
             text_format=read_format(request.response_format),
-            thinking=thinking_of(request),
+            thinking=asked_thinking(request),
             top_logprobs=top_logprobs_of(request),
         )
 
@@ -74,6 +75,6 @@ class _Preparer:
             request=turn,
             answer=answer,
             stream=stream,
-            warnings=tuple(warnings),
-            canonicalized=tools.canonicalized,
+            warnings=(*warnings_of(request), *tools.ignored, *choice.ignored),
+            canonicalized=tools.offered.canonicalized,
         )

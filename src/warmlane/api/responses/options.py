@@ -9,20 +9,20 @@ from pydantic import Field
 
 from warmlane.api.fields import Lenient, parse
 from warmlane.api.jsonio import JsonObject
-from warmlane.api.responses.tools import json_text
+from warmlane.api.reasoning import Effort, thinking_of
 from warmlane.api.responses.wire import (
     JsonObjectFormat,
     JsonSchemaFormat,
     ReasoningConfig,
     TextConfig,
 )
+from warmlane.api.tools import schema_format
 from warmlane.conversation.tools import TextFormat, Thinking
 
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 INCLUDE_ENCRYPTED = "reasoning.encrypted_content"
 INCLUDED = frozenset({INCLUDE_LOGPROBS, INCLUDE_ENCRYPTED})
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary = Literal["auto", "concise", "detailed"]
 
 
@@ -73,14 +73,16 @@ def read_format(options: TextOptions | None) -> FormatRead:
 def _schema(body: JsonObject) -> FormatRead:
     """A schema as Responses writes it, or nested as in Chat."""
     inner = body.get("json_schema")
+    path = "text.format.schema"
     if isinstance(inner, dict):
+        path = "text.format.json_schema.schema"
         schema = parse(SchemaBody, inner, at=("text", "format", "json_schema"))
     else:
         schema = parse(SchemaBody, body, at=("text", "format"))
     strict = schema.strict is True
     echo = JsonSchemaFormat(name=schema.name, description=schema.description, schema=schema.schema_, strict=strict)
     return FormatRead(
-        TextFormat(schema=json_text(schema.schema_), name=schema.name, strict=strict),
+        schema_format(schema.schema_, path, name=schema.name, strict=strict),
         TextConfig(echo),
     )
 
@@ -90,8 +92,4 @@ def read_thinking(options: ReasoningOptions | None) -> tuple[Thinking, Reasoning
     if options is None:
         return Thinking(), ReasoningConfig()
     echo = ReasoningConfig(options.effort, options.summary or options.generate_summary)
-    if options.effort is None:
-        return Thinking(), echo
-    if options.effort == "none":
-        return Thinking(enabled=False), echo
-    return Thinking(enabled=True, effort=options.effort), echo
+    return thinking_of(options.effort), echo

@@ -15,7 +15,7 @@ from msgspec import structs
 from starlette.types import Message, Receive, Scope, Send
 
 from warmlane.api import jsonio, sse
-from warmlane.api.body import ClientGone, model_of
+from warmlane.api.body import ClientGone, served
 from warmlane.api.errors import HttpRefusal, is_bug, wire_error
 from warmlane.api.exchange import Complete, PreparedTurn
 from warmlane.api.guard import Caller, caller_of, log_unexpected
@@ -197,12 +197,13 @@ class _Connection:
         body = {name: value for name, value in sent.items() if name not in _HTTP_FIELDS}
         body = self._unstored.completed({**body, "stream": True}, _items(sent))
         frames = _Frames()
-        permit = self._edge.turns.reserve(model_of(body), caller.tenant)
+        model, body = served(self._edge, body)
+        permit = self._edge.turns.reserve(model, caller.tenant)
         try:
             body, warnings = await self._complete(body, caller)
             generates = sent.get("generate") is not False
             prepared = self._preparer.prepare(body, caller, frame=frames, may_be_empty=not generates)
-            frames.warnings = (*prepared.warnings, *warnings)
+            frames.warnings = (*prepared.warnings, *warnings, *prepared.canonicalized)
             if not generates:
                 permit.release()
                 await self._prepare_only(prepared, body)

@@ -9,6 +9,7 @@ from msgspec import structs
 from warmlane.api import jsonio, sse
 from warmlane.api.exchange import PreparedTurn
 from warmlane.api.fields import parse, refuse
+from warmlane.api.functions import ChoiceRead, ToolsRead, read_choice, read_tools
 from warmlane.api.guard import Caller
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.compaction import compacted, compaction_item, summary_turn
@@ -25,7 +26,6 @@ from warmlane.api.responses.request import (
     warnings_of,
 )
 from warmlane.api.responses.sealed import Seals
-from warmlane.api.responses.tools import ChoiceRead, ToolsRead, read_choice, read_tools
 from warmlane.api.responses.wire import CompactionItem
 from warmlane.api.settings import Edge
 from warmlane.conversation.turn import Dialect, Outcome, StopReason, TurnRequest
@@ -75,7 +75,13 @@ class Preparer:
             return jsonio.encode(render_outcome(facts, outcome, completed_at=unix_s(), seal=seal))
 
         stream = ResponsesStream(facts, unix_s=unix_s, seal=seal, frame=frame) if read.request.stream else None
-        return PreparedTurn(request=_turn(read, facts, caller), answer=answer, stream=stream, warnings=read.ignored)
+        return PreparedTurn(
+            request=_turn(read, facts, caller),
+            answer=answer,
+            stream=stream,
+            warnings=read.ignored,
+            canonicalized=read.tools.offered.canonicalized,
+        )
 
     def prepare_compaction(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         """POST /v1/responses/compact."""
@@ -112,7 +118,7 @@ class Preparer:
         domain = self._edge.turns.domain(caller.tenant, request.cache_salt)
         seals = Seals(self._edge.turns, domain)
         said = read_input(request.input, seals)
-        tools = read_tools(request.tools or ())
+        tools = read_tools(request.tools or (), canonicalize=self._edge.settings.canonicalize)
         return RequestRead(
             request=request,
             input=said,
@@ -172,7 +178,7 @@ def _turn(read: RequestRead, facts: ResponseFacts, caller: Caller) -> TurnReques
         retention_s=retention_of(request),
         sampling=sampling_of(request),
         max_output_tokens=request.max_output_tokens,
-        tools=read.tools.tools,
+        tools=read.tools.offered.tools,
         tool_choice=read.choice.choice,
         text_format=read.format.format,
         thinking=thinking,

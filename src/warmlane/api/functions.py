@@ -1,24 +1,20 @@
-"""`tools` and `tool_choice`: which functions the model may call, and what of both the response repeats.
+"""`tools` and `tool_choice` of Responses and Chat: which functions the model may call, and what of both is repeated.
 
 Only functions are called here. Tools of other types are kept in the echo, skipped, and named among the warnings.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
 from warmlane.api.fields import Lenient, parse, path_of, refuse
 from warmlane.api.jsonio import JsonObject
+from warmlane.api.tools import MAX_NAME_CHARS, ToolSet, tool_choice_of, tool_of, tool_set
 from warmlane.conversation.tools import Tool, ToolChoice, ToolMode
-
-MAX_TOOL_NAME_CHARS = 128
-
-ToolName = Annotated[str, Field(pattern=rf"^[\w.:/-]{{1,{MAX_TOOL_NAME_CHARS}}}$")]
 
 _Path = tuple[int | str, ...]
 
@@ -28,7 +24,7 @@ class ToolBody(Lenient):
 
 
 class FunctionBody(Lenient):
-    name: ToolName
+    name: str
     description: str | None = None
     parameters: dict[str, object] | None = None
     strict: bool | None = None
@@ -47,13 +43,9 @@ class AllowedTools(Lenient):
 class ToolsRead:
     """`ignored` are the paths of what has no effect."""
 
-    tools: tuple[Tool, ...] = ()
+    offered: ToolSet = field(default_factory=ToolSet)
     echo: tuple[JsonObject, ...] = ()
     ignored: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(tool.name for tool in self.tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,7 @@ class ChoiceRead:
     ignored: tuple[str, ...] = ()
 
 
-def read_tools(bodies: Sequence[JsonObject]) -> ToolsRead:
+def read_tools(bodies: Sequence[JsonObject], *, canonicalize: bool) -> ToolsRead:
     """The functions among the tools, flat as in Responses or nested as in Chat. Raises `InvalidRequest`."""
     tools: dict[str, Tool] = {}
     echo: list[JsonObject] = []
@@ -82,8 +74,8 @@ def read_tools(bodies: Sequence[JsonObject]) -> ToolsRead:
         if function.name in tools:
             ignored.append(f"{path_of(at)} (named like an earlier one)")
         else:
-            tools[function.name] = _tool(function)
-    return ToolsRead(tuple(tools.values()), tuple(echo), tuple(ignored))
+            tools[function.name] = _tool(function, path_of(at))
+    return ToolsRead(tool_set(tuple(tools.values()), canonicalize=canonicalize), tuple(echo), tuple(ignored))
 
 
 def read_choice(value: object, read: ToolsRead, *, parallel: bool | None) -> ChoiceRead:
@@ -91,11 +83,9 @@ def read_choice(value: object, read: ToolsRead, *, parallel: bool | None) -> Cho
     at_once = parallel is not False
     if value is None or value in ("auto", "none"):
         said = "none" if value == "none" else "auto"
-        return ChoiceRead(ToolChoice(mode=ToolMode(said), parallel=at_once), said)
+        return ChoiceRead(tool_choice_of(ToolMode(said), read.offered, parallel=at_once), said)
     if value == "required":
-        if not read.tools:
-            raise refuse("tool_choice", "'required' needs a function among the tools.")
-        return ChoiceRead(ToolChoice(mode=ToolMode.REQUIRED, parallel=at_once), "required")
+        return ChoiceRead(tool_choice_of(ToolMode.REQUIRED, read.offered, parallel=at_once), "required")
     if not _is_object(value):
         raise refuse("tool_choice", "must be 'auto', 'none', 'required', or an object that names functions.")
     kind = parse(ToolBody, value, at=("tool_choice",)).type
@@ -110,10 +100,9 @@ def _named(value: JsonObject, read: ToolsRead) -> ChoiceRead:
     """Exactly one call, of the function that is named."""
     flat, at = _flattened(value, ("tool_choice",))
     name = parse(NamedTool, flat, at=at).name
-    if name not in read.names:
-        raise refuse(path_of((*at, "name")), f"no function {name[:MAX_TOOL_NAME_CHARS]!r} is among the tools.")
-    echo: JsonObject = {"type": "function", "name": name}
-    return ChoiceRead(ToolChoice(mode=ToolMode.REQUIRED, allowed=(name,), parallel=False), echo)
+    path = path_of((*at, "name"))
+    choice = tool_choice_of(ToolMode.REQUIRED, read.offered, allowed=[name], parallel=False, path=path)
+    return ChoiceRead(choice, {"type": "function", "name": name})
 
 
 def _allowed(value: JsonObject, read: ToolsRead, *, parallel: bool) -> ChoiceRead:
@@ -132,12 +121,12 @@ def _allowed(value: JsonObject, read: ToolsRead, *, parallel: bool) -> ChoiceRea
             continue
         flat, here = _flattened(each, here)
         name = parse(NamedTool, flat, at=here).name
-        if name not in read.names:
-            raise refuse(path_of((*here, "name")), f"no function {name[:MAX_TOOL_NAME_CHARS]!r} is among the tools.")
+        if name not in read.offered.names:
+            raise refuse(path_of((*here, "name")), f"no function {name[:MAX_NAME_CHARS]!r} is among the tools.")
         names[name] = None
-    if not names and body.mode == "required":
-        raise refuse(path_of((*at, "tools")), "must name a function, as a call is required.")
-    choice = ToolChoice(mode=ToolMode(body.mode), allowed=tuple(names), parallel=parallel)
+    choice = tool_choice_of(
+        ToolMode(body.mode), read.offered, allowed=tuple(names), parallel=parallel, path=path_of((*at, "tools"))
+    )
     return ChoiceRead(choice, {"type": "allowed_tools", "mode": body.mode, "tools": body.tools}, tuple(ignored))
 
 
@@ -154,18 +143,11 @@ def _is_object(value: object) -> TypeGuard[JsonObject]:
     return isinstance(value, dict)
 
 
-def _tool(function: FunctionBody) -> Tool:
-    strict = function.strict is True
-    if function.parameters is None:
-        return Tool(name=function.name, description=function.description, strict=strict)
-    return Tool(
+def _tool(function: FunctionBody, path: str) -> Tool:
+    return tool_of(
         name=function.name,
         description=function.description,
-        parameters=json_text(function.parameters),
-        strict=strict,
+        schema=function.parameters,
+        strict=function.strict,
+        path=path,
     )
-
-
-def json_text(value: object) -> str:
-    """Compact JSON, keys in the order they came in."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
