@@ -122,7 +122,7 @@ def test_max_tokens_and_stop_sequences_end_the_turn(client: anthropic.Anthropic)
 
 def test_errors_map_to_the_sdks_classes(client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError):
-        client.messages.create(model="claude-9", max_tokens=1, messages=[{"role": "user", "content": "x"}])
+        client.messages.create(model="no-such-model", max_tokens=1, messages=[{"role": "user", "content": "x"}])
     with pytest.raises(anthropic.BadRequestError, match=r"messages\[0\]"):
         client.messages.create(model=MODEL, max_tokens=1, messages=[{"role": "nobody", "content": "x"}])  # type: ignore[typeddict-item]
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > \d+ maximum"):

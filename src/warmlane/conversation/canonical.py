@@ -1,8 +1,8 @@
 """One spelling for tools that say the same, so that the prompts they open share a prefix.
 
 A client that keeps its tools in a map sends them, and the keys of their schemas, in another order each time; every
-token behind the first difference is then new. Tools are put in order by name, keys in a fixed order; arrays keep theirs,
-which has a meaning.
+token behind the first difference is then new. Tools are put in order by name, keys in a fixed order; arrays keep
+theirs, which has a meaning.
 """
 
 from __future__ import annotations
