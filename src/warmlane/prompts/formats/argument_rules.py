@@ -165,7 +165,8 @@ class _Noted:
         required = _required(schema)
         # Each member is read behind another or as the first one: two rules for all that may follow.
         first, later = '""', '""'
-        for name, body in reversed(sorted(properties.items(), key=lambda item: notation.order(item[0]))):
+        ordered = sorted(properties.items(), key=lambda item: notation.order(item[0]))
+        for name, body in reversed(ordered):
             key = literal((name if bare else notation.write(name)) + key_end)
             member = f"{key} {self._value(body, depth + 1)}"
             rest, first_rest = later, first

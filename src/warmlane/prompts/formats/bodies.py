@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from warmlane.prompts.formats.describe import Call, Head, JsonArguments, JsonCall, LooseObject, Parameters
-from warmlane.prompts.formats.json_text import JsonText, escaped
+from warmlane.prompts.formats.json_text import escaped, json_value
 from warmlane.prompts.formats.loose import loose_object, python_arguments, python_name
 from warmlane.prompts.formats.source import Malformed, Marks, Reading, Source
 from warmlane.prompts.formats.teller import Teller
@@ -23,7 +23,7 @@ _STRING = frozenset({"string"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reader:
     """What the bodies of one reply share."""
 
     source: Source
@@ -40,23 +40,23 @@ class _Named:
     empty: bool
 
 
-def read_call(reply: Reply, call: Call) -> Reading[None]:
+def read_call(reader: Reader, call: Call) -> Reading[None]:
     """One call after its opener, or several where its body allows it. Raises `Malformed`, `Ended`."""
     body = call.body
     if call.instead is not None:
-        yield from reply.source.spaces()
-        if (yield from reply.source.peek()) in "[{":
+        yield from reader.source.spaces()
+        if (yield from reader.source.peek()) in "[{":
             body = call.instead
     if isinstance(body, JsonCall):
-        yield from _json_calls(reply, call, body)
+        yield from _json_calls(reader, call, body)
         return
     if call.head is None:
-        yield from _python_calls(reply, call)
+        yield from _python_calls(reader, call)
     else:
-        named = _named((yield from read_head(reply.source, call.head)))
-        yield from _named_call(reply, call, named)
+        named = _named((yield from read_head(reader.source, call.head)))
+        yield from _named_call(reader, call, named)
     if call.close:
-        yield from reply.source.past_gap(call.close)
+        yield from reader.source.past_gap(call.close)
 
 
 def read_head(source: Source, head: Head) -> Reading[dict[str, str | None]]:
@@ -68,20 +68,6 @@ def read_head(source: Source, head: Head) -> Reading[dict[str, str | None]]:
     return found.groupdict()
 
 
-def json_value(source: Source, say: Callable[[str], None]) -> Reading[None]:
-    """One JSON value, said as it comes. Raises `Malformed`, `Ended`."""
-    value = JsonText()
-
-    def step(text: str, start: int) -> tuple[int, bool]:
-        stop, enough = value.feed(text, start)
-        say(value.drain())
-        return stop, enough
-
-    yield from source.run(step)
-    if value.failed:
-        raise Malformed
-
-
 def _named(groups: dict[str, str | None]) -> _Named:
     name = groups.get("name")
     if not name:
@@ -89,38 +75,38 @@ def _named(groups: dict[str, str | None]) -> _Named:
     return _Named(name=name, call_id=groups.get("id"), empty=groups.get("empty") is not None)
 
 
-def _begin(reply: Reply, call: Call, name: str, call_id: str | None) -> None:
-    if not name or (call.known and not reply.types.knows(name)):
+def _begin(reader: Reader, call: Call, name: str, call_id: str | None) -> None:
+    if not name or (call.known and not reader.types.knows(name)):
         raise Malformed
-    reply.teller.call(name, call_id)
+    reader.teller.call(name, call_id)
 
 
-def _whole(reply: Reply) -> None:
-    reply.teller.whole()
-    reply.source.record()
+def _whole(reader: Reader) -> None:
+    reader.teller.whole()
+    reader.source.record()
 
 
-def _named_call(reply: Reply, call: Call, named: _Named) -> Reading[None]:
+def _named_call(reader: Reader, call: Call, named: _Named) -> Reading[None]:
     if named.empty:
-        _begin(reply, call, named.name, named.call_id)
-        reply.teller.arguments("{}")
+        _begin(reader, call, named.name, named.call_id)
+        reader.teller.arguments("{}")
     elif isinstance(call.body, Parameters):
-        yield from _parameters(reply, call, call.body, named)
+        yield from _parameters(reader, call, call.body, named)
     else:
         if isinstance(call.body, JsonArguments):
-            yield from reply.source.spaces()
-        if (yield from reply.source.peek()) != "{":
+            yield from reader.source.spaces()
+        if (yield from reader.source.peek()) != "{":
             raise Malformed
-        _begin(reply, call, named.name, named.call_id)
+        _begin(reader, call, named.name, named.call_id)
         if isinstance(call.body, LooseObject):
-            yield from loose_object(reply.source, reply.teller.arguments, call.body.quote)
+            yield from loose_object(reader.source, reader.teller.arguments, call.body.quote)
         else:
-            yield from json_value(reply.source, reply.teller.arguments)
-    _whole(reply)
+            yield from json_value(reader.source, reader.teller.arguments)
+    _whole(reader)
 
 
-def _parameters(reply: Reply, call: Call, body: Parameters, named: _Named) -> Reading[None]:
-    source, say = reply.source, reply.teller.arguments
+def _parameters(reader: Reader, call: Call, body: Parameters, named: _Named) -> Reading[None]:
+    source, say = reader.source, reader.teller.arguments
     marks = Marks(body.values)
     before = "{"
     while True:
@@ -129,7 +115,7 @@ def _parameters(reply: Reply, call: Call, body: Parameters, named: _Named) -> Re
         if option is None:
             raise Malformed
         if before == "{":
-            _begin(reply, call, named.name, named.call_id)
+            _begin(reader, call, named.name, named.call_id)
         if option in body.close:
             say("{}" if before == "{" else "}")
             return
@@ -143,7 +129,7 @@ def _parameters(reply: Reply, call: Call, body: Parameters, named: _Named) -> Re
             source.take(1)
         kind = groups.get("kind")
         if kind is None:
-            types = reply.types.of(named.name, key)
+            types = reader.types.of(named.name, key)
             yield from _value(source, marks, partial(value_json, types=types), types == _STRING, say)
         else:
             yield from _value(source, marks, told_json, kind in _STRING_KINDS, say)
@@ -163,21 +149,21 @@ def _value(
         say(as_json("".join(pieces)))
 
 
-def _json_calls(reply: Reply, call: Call, body: JsonCall) -> Reading[None]:
-    source = reply.source
+def _json_calls(reader: Reader, call: Call, body: JsonCall) -> Reading[None]:
+    source = reader.source
     yield from source.spaces()
     if (yield from source.peek()) != "[":
         another: str | None = "{"
         yield from _expect(source, "{")
         while another == "{":
-            yield from _JsonCall(reply, call, body).read()
+            yield from _JsonCall(reader, call, body).read()
             another = yield from source.past_gap((*call.close, "{"), gap=" \t\r\n,;}")
         return
     source.take(1)
     yield from source.spaces()
     while True:
         yield from _expect(source, "{")
-        yield from _JsonCall(reply, call, body).read()
+        yield from _JsonCall(reader, call, body).read()
         yield from source.spaces()
         if (yield from source.peek()) != ",":
             break
@@ -197,8 +183,8 @@ def _expect(source: Source, char: str) -> Reading[None]:
 class _JsonCall:
     """Reads one call that is an object, after its `{`."""
 
-    def __init__(self, reply: Reply, call: Call, body: JsonCall) -> None:
-        self._reply = reply
+    def __init__(self, reader: Reader, call: Call, body: JsonCall) -> None:
+        self._reader = reader
         self._call = call
         self._body = body
         self._name: str | None = None
@@ -207,7 +193,7 @@ class _JsonCall:
         self._held: list[str] | None = None
 
     def read(self) -> Reading[None]:
-        source = self._reply.source
+        source = self._reader.source
         yield from source.spaces()
         while True:
             key = yield from _string(source)
@@ -231,7 +217,7 @@ class _JsonCall:
         self._end()
 
     def _member(self, key: str) -> Reading[None]:
-        body, source = self._body, self._reply.source
+        body, source = self._body, self._reader.source
         if key in body.name and self._name is None:
             self._name = yield from _string(source)
         elif key in body.arguments and self._held is None:
@@ -247,18 +233,18 @@ class _JsonCall:
             raise Malformed
 
     def _begin(self, name: str) -> None:
-        _begin(self._reply, self._call, name, self._call_id)
+        _begin(self._reader, self._call, name, self._call_id)
         self._begun = True
 
     def _say(self, text: str) -> None:
         if self._begun:
-            self._reply.teller.arguments(text)
+            self._reader.teller.arguments(text)
         elif self._held is not None:
             self._held.append(text)
 
     def _arguments(self) -> Reading[None]:
         """An object, the JSON text of one as a string, or null for none."""
-        source = self._reply.source
+        source = self._reader.source
         first = yield from source.peek()
         if first == "{":
             yield from json_value(source, self._say)
@@ -281,7 +267,7 @@ class _JsonCall:
             self._say("".join(self._held or ()) or "{}")
         elif self._held is None:
             self._say("{}")
-        _whole(self._reply)
+        _whole(self._reader)
 
 
 def _string(source: Source) -> Reading[str]:
@@ -303,16 +289,16 @@ def _inner_object(text: str) -> str | None:
         return None
 
 
-def _python_calls(reply: Reply, call: Call) -> Reading[None]:
-    source = reply.source
+def _python_calls(reader: Reader, call: Call) -> Reading[None]:
+    source = reader.source
     yield from source.spaces()
     yield from _expect(source, "[")
     while True:
         yield from source.spaces()
         name = yield from python_name(source)
-        _begin(reply, call, name, None)
-        yield from python_arguments(source, reply.teller.arguments)
-        _whole(reply)
+        _begin(reader, call, name, None)
+        yield from python_arguments(source, reader.teller.arguments)
+        _whole(reader)
         yield from source.spaces()
         if (yield from source.peek()) != ",":
             break

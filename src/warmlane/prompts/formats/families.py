@@ -41,9 +41,7 @@ class Family:
         self, tools: Sequence[Tool], choice: ToolChoice, text_format: TextFormat | None, *, opening: str = ""
     ) -> str | None:
         inside = self.opens_thought(opening)
-        return reply_grammar(
-            self.layout, self.writing, tools, choice, text_format, opening=opening, inside=inside
-        )
+        return reply_grammar(self.layout, self.writing, tools, choice, text_format, opening=opening, inside=inside)
 
     def instructions(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         return telling.instructions(self.writing, tools)

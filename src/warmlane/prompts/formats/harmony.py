@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from warmlane.prompts.formats import bodies
 from warmlane.prompts.formats.describe import Messages
+from warmlane.prompts.formats.json_text import json_value
 from warmlane.prompts.formats.source import Ended, Malformed, Mark, Marks, Reading, Source
 from warmlane.prompts.formats.teller import Teller
 from warmlane.prompts.formats.values import ToolTypes
@@ -98,7 +98,7 @@ class MessagesReader:
             if not name or (yield from source.peek()) != "{":
                 raise Malformed
             teller.call(name, None)
-            yield from bodies.json_value(source, teller.arguments)
+            yield from json_value(source, teller.arguments)
             teller.whole()
             source.recorded()
         except Malformed:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from enum import Enum, auto
+
+from warmlane.prompts.formats.source import Malformed, Reading, Source
 
 MAX_DEPTH = 128
 """Deepest nesting followed; deeper JSON is malformed here, since it breaks the parsers of those who receive it."""
@@ -203,3 +206,17 @@ class JsonText:
             return at
         self._value_ended()
         return at
+
+
+def json_value(source: Source, say: Callable[[str], None]) -> Reading[None]:
+    """One JSON value, said as it comes. Raises `Malformed`, `Ended`."""
+    value = JsonText()
+
+    def step(text: str, start: int) -> tuple[int, bool]:
+        stop, enough = value.feed(text, start)
+        say(value.drain())
+        return stop, enough
+
+    yield from source.run(step)
+    if value.failed:
+        raise Malformed

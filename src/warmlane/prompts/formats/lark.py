@@ -8,7 +8,7 @@ from warmlane.conversation.tools import TextFormat, Tool, ToolChoice, ToolMode
 from warmlane.errors import InvalidRequest
 from warmlane.prompts.formats.argument_rules import argument_rule
 from warmlane.prompts.formats.describe import Layout, Reply
-from warmlane.prompts.formats.rules import Rules, either, literal, pattern
+from warmlane.prompts.formats.rules import Rules, either, literal, pattern, sequence
 from warmlane.prompts.formats.source import WHITE
 from warmlane.prompts.formats.writing import Writing
 
@@ -86,22 +86,19 @@ class _ReplyGrammar:
 
     def calls(self) -> str:
         """One call, or several, and nothing else."""
-        writing = self._writing
-        if self._marked:
-            # A prompt that opened the text has it closed, empty, before the calls.
-            text = literal(writing.text[1]) if self._in_text and writing.text[1] else ""
-            preamble = "" if self._in_text or not writing.text[1] else f"({literal(writing.text[0] + writing.text[1])})?"
-            return self._rules.rule(" ".join(part for part in (text, preamble, self._written(), self._last()) if part))
-        return self._rules.rule(f"{_GAP} {self._written()}{self._last()}")
+        before, after = self._writing.text
+        if not self._marked:
+            return self._rules.rule(sequence(_GAP, self._written(), self._last()))
+        # Where text is always closed, it stands before the calls, and empty.
+        silence = literal(after) if self._in_text else f"({literal(before + after)})?"
+        return self._rules.rule(sequence(silence if after else "", self._written(), self._last()))
 
     def value(self, text_format: TextFormat) -> str:
         """The reply's text is one JSON value."""
         json = self._rules.json(text_format.schema or '{"type": "object"}')
-        if not self._marked:
-            return self._rules.rule(f"{_GAP} {json}")
         before, after = self._writing.text
-        parts = ["" if self._in_text else literal(before), json, literal(after) if after else "", self._last()]
-        return self._rules.rule(" ".join(part for part in parts if part))
+        lead = literal("" if self._in_text else before) if self._marked else _GAP
+        return self._rules.rule(sequence(lead, json, literal(after), self._last()))
 
     def text_and_calls(self) -> str:
         """Text, with calls among it where there are tools."""
@@ -128,14 +125,14 @@ class _ReplyGrammar:
         said = rules.until(after, free) if after else free
         text = said if self._in_text else f"{literal(before)} {said}"
         if not self._tools:
-            return rules.rule(f"{text}{self._last()}")
+            return rules.rule(sequence(text, self._last()))
         if writing.preamble is None:
-            return rules.rule(f"{text} ({self._written()})?{self._last()}")
+            return rules.rule(sequence(text, f"({self._written()})?", self._last()))
         preamble = f"{literal(writing.preamble[0])} {rules.until(writing.preamble[1], free)}"
         return rules.rule(f"{text} | ({preamble})? {self._written()}")
 
     def _last(self) -> str:
-        return f" ({literal(self._writing.last)})?" if self._writing.last else ""
+        return f"({literal(self._writing.last)})?" if self._writing.last else ""
 
     def _trigger(self) -> str:
         """The markup that can only be the start of a call."""
@@ -146,20 +143,20 @@ class _ReplyGrammar:
         """Calls as they are written, the first of them without what is `taken` of it already."""
         writing, rules = self._writing, self._rules
         names = either([self._named(tool) for tool in self._tools])
-        close = literal(writing.close) if writing.close else ""
-        end = literal(writing.end) if writing.end else ""
-        first = (writing.begin + writing.open).removeprefix(taken)
-        parts = [literal(first) if first else "", names, close]
+        close = literal(writing.close)
+        first = literal((writing.begin + writing.open).removeprefix(taken))
+        another = ""
         if self._several and (not taken or writing.begin):
-            another = rules.rule(" ".join(p for p in (literal((writing.between or "") + writing.open), names, close) if p))
-            parts.append(f"{another}*")
-        return rules.rule(" ".join(part for part in (*parts, end) if part))
+            between = literal((writing.between or "") + writing.open)
+            another = rules.rule(sequence(between, names, close)) + "*"
+        return rules.rule(sequence(first, names, close, another, literal(writing.end)))
 
     def _named(self, tool: Tool) -> str:
         writing = self._writing
         before, _, after = (tool.name + writing.middle).partition("{index}")
-        head = literal(before) if not after else f"{literal(before)} {_INDEX} {literal(after)}"
-        return self._rules.rule(f"{head} {argument_rule(self._rules, writing, tool)}")
+        index = _INDEX if after else ""
+        arguments = argument_rule(self._rules, writing, tool)
+        return self._rules.rule(sequence(literal(before), index, literal(after), arguments))
 
 
 def _openers(layout: Layout) -> list[str]:

@@ -261,9 +261,7 @@ HARMONY = Messages(
     ends=("<|end|>", "<|return|>", "<|call|>"),
     header_parts=("<|channel|>", "to="),
     header=re.compile(r"\s*(?:assistant)?\s*(?:<\|channel\|>\w*)?\s*(?:<\|constrain\|>\w*)?(?:<\|?[a-z]*\|?)?"),
-    viable=re.compile(
-        r"\s*(?:" + "|".join(_growing(part, r"[^\n]*") for part in ("assistant", "<|", "to=")) + ")"
-    ),
+    viable=re.compile(r"\s*(?:" + "|".join(_growing(part, r"[^\n]*") for part in ("assistant", "<|", "to=")) + ")"),
     channel=re.compile(r"<\|channel\|>(\w+)"),
     recipient=re.compile(r"\bto=([^\s<]+)"),
     recipient_prefix="functions.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from warmlane.prompts.formats.json_text import MAX_DEPTH, JsonText, as_word, escaped
+from warmlane.prompts.formats.json_text import MAX_DEPTH, as_word, escaped, json_value
 from warmlane.prompts.formats.source import Malformed, Mark, Marks, Reading, Source
 from warmlane.prompts.formats.values import quoted
 
@@ -82,7 +82,7 @@ class _Loose:
             source.take(1)
             yield from self._items(depth, is_object=char == "{")
         elif char == '"':
-            yield from _json_string(source, self._say)
+            yield from json_value(source, self._say)
         elif char in ",}]{[":
             raise Malformed
         else:
@@ -115,7 +115,7 @@ class _Loose:
             yield from source.choice((":",))
         elif (yield from source.peek()) == '"':
             spoken: list[str] = []
-            yield from _json_string(source, spoken.append)
+            yield from json_value(source, spoken.append)
             key = "".join(spoken)
             yield from source.spaces()
             if not (yield from source.choice((":",))):
@@ -130,17 +130,6 @@ class _Loose:
         self._say('"')
         yield from self._source.scan(self._string_ends, lambda text: self._say(escaped(text)))
         self._say('"')
-
-
-def _json_string(source: Source, say: Say) -> Reading[None]:
-    value = JsonText()
-
-    def step(text: str, start: int) -> tuple[int, bool]:
-        stop, enough = value.feed(text, start)
-        say(value.drain())
-        return stop, enough
-
-    yield from source.run(step)
 
 
 class _Python:

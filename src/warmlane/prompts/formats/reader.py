@@ -64,7 +64,7 @@ class ReplyReader:
         self._layout = layout
         self._source = source
         self._teller = teller
-        self._reply = bodies.Reply(source=source, teller=teller, types=types)
+        self._bodies = bodies.Reader(source=source, teller=teller, types=types)
         self._inside = inside
         self._sections = layout.sections if calls else ()
         self._calls = {c.opener.text: c for c in layout.calls if c.opener} if calls else {}
@@ -155,7 +155,7 @@ class ReplyReader:
         before = teller.n_calls
         source.record()
         try:
-            yield from bodies.read_call(self._reply, call)
+            yield from bodies.read_call(self._bodies, call)
         except Malformed:
             raw = source.recorded()
             some = teller.n_calls > before

@@ -12,12 +12,13 @@ from warmlane.prompts.formats.writing import Arguments, Elements, Kind, Writing,
 
 def written_calls(writing: Writing, calls: Sequence[ToolCall]) -> str:
     """All the calls of a reply. A family that makes one at a time has them one behind the other all the same."""
-    between = writing.between if writing.between is not None else ""
-    bodies = [
-        writing.open + (call.name + writing.middle).replace("{index}", str(index)) + _arguments(writing, call) + writing.close
-        for index, call in enumerate(calls, writing.first_index)
-    ]
-    return writing.begin + between.join(bodies) + writing.end if bodies else ""
+    bodies = [_call(writing, call, index) for index, call in enumerate(calls, writing.first_index)]
+    return writing.begin + (writing.between or "").join(bodies) + writing.end if bodies else ""
+
+
+def _call(writing: Writing, call: ToolCall, index: int) -> str:
+    head = (call.name + writing.middle).replace("{index}", str(index))
+    return writing.open + head + _arguments(writing, call) + writing.close
 
 
 def written_reply(writing: Writing, parts: Sequence[Part], *, inside: bool = False) -> str:

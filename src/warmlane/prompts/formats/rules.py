@@ -8,8 +8,13 @@ ANY = "ANY"
 
 
 def literal(text: str) -> str:
-    """`text` as a terminal."""
-    return json.dumps(text, ensure_ascii=False)
+    """`text` as a terminal; nothing where it is empty."""
+    return json.dumps(text, ensure_ascii=False) if text else ""
+
+
+def sequence(*parts: str) -> str:
+    """An expression for one part after the other; empty ones are left out."""
+    return " ".join(part for part in parts if part)
 
 
 def either(options: list[str]) -> str:
@@ -29,6 +34,7 @@ class Rules:
     def __init__(self) -> None:
         self._lines: list[str] = [f"{ANY}: /(?s:.*)/"]
         self._names: dict[tuple[str, str], str] = {}
+        self._n_names = 0
 
     def rule(self, body: str) -> str:
         """A rule, by its name."""
@@ -74,5 +80,5 @@ class Rules:
         return name
 
     def _new(self, kind: str) -> str:
-        self._lines.append("")
-        return f"{kind}{len(self._lines)}"
+        self._n_names += 1
+        return f"{kind}{self._n_names}"

@@ -123,7 +123,8 @@ class Source:
         return self._text[self._at]
 
     def run(self, step: Callable[[str, int], tuple[int, bool]]) -> Reading[None]:
-        """Hand text to `step(text, start)`, which returns where it stopped and whether it has enough. Raises `Ended`."""
+        """Hand text to `step(text, start)`, which returns where it stopped and whether it has enough. Raises
+        `Ended`."""
         while True:
             stop, enough = step(self._text, self._at)
             self.take(stop - self._at)
@@ -184,6 +185,8 @@ class Source:
             found = min(((at, end) for end in ends if (at := here.find(end)) >= 0), default=None)
             if found is not None:
                 at, end = found
+                if viable is not None and not viable.fullmatch(here[:at]):
+                    raise Malformed
                 head = self.take(at)
                 if not keep_end:
                     self.take(len(end))

@@ -21,7 +21,9 @@ def instructions(writing: Writing, tools: Sequence[Tool]) -> str:
     if not tools:
         return ""
     listed = "\n".join(_described(tool) for tool in tools)
-    example = _EXAMPLE if writing.arguments is Arguments.JSON else ToolCall("", "function_name", '{"argument": "value"}')
+    example = (
+        _EXAMPLE if writing.arguments is Arguments.JSON else ToolCall("", "function_name", '{"argument": "value"}')
+    )
     return (
         "# Tools\n\n"
         "You may call one or more functions to assist with the user query.\n\n"
@@ -43,7 +45,9 @@ def _described(tool: Tool) -> str:
         parameters = json.loads(tool.parameters)
     except (ValueError, RecursionError):
         parameters = {}
-    described = "" if tool.description is None else f'"description": {json.dumps(tool.description, ensure_ascii=False)}, '
+    described = (
+        "" if tool.description is None else f'"description": {json.dumps(tool.description, ensure_ascii=False)}, '
+    )
     return (
         f'{{"type": "function", "function": {{"name": {json.dumps(tool.name)}, {described}'
         f'"parameters": {json.dumps(parameters, ensure_ascii=False)}}}}}'

@@ -48,10 +48,10 @@ class Writing:
     """A reply is a thought, text and calls, in this order.
 
     `thought` and `text` are what stands before and after each; a thought that the prompt opened has only what is
-    behind. `begin`, `between` and `end` stand around calls, `open` name `middle` arguments `close` are one; an `{index}`
-    there is the call's number. Without `between` a reply has one call at most. `alone`: calls stand without text.
-    `gap` is between text and calls. `last` ends a reply. `preamble` stands around text that calls follow, where that is
-    not `text`.
+    behind. `preamble` is around text that calls follow, where that is not `text`; `gap` is between text and calls.
+    `begin`, `between` and `end` stand around calls; `open` name `middle` arguments `close` are one, and an `{index}`
+    there is its number. Without `between` a reply has one call at most. `alone`: calls stand without text. `last` ends
+    a reply.
     """
 
     thought: tuple[str, str] | None = None
