@@ -108,6 +108,7 @@ _SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("<|open|>", "<|sep|>"), "kimi-k3"),
     (("<|tool_call_argument_begin|>",), "kimi-k2"),
     (("｜DSML｜ ",), "deepseek-v4.1"),
+    (("｜DSML｜", " calls>"), "deepseek-v4.1"),
     (("｜DSML｜", "tool_calls>"), "deepseek-v4"),
     (("｜DSML｜",), "deepseek-v3.2"),
     (("<｜tool▁calls▁begin｜>", "```json"), "deepseek-v3"),

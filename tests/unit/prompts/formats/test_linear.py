@@ -33,7 +33,7 @@ _REPLIES = {
     "a bare list": ("llama", "[write(content='", "x\\'"),
     "bare values": ("gemma4", "<|tool_call>call:write{n:", "1 "),
     "noise": ("kimi-k2", "<|tool_calls_section_begin|>", "noise "),
-    "headers": ("gpt-oss", "", "<|start|>assistant<|channel|>"),
+    "headers": ("gpt-oss", "", "<|start|>assistant<|channel|>x"),
     "ends": ("gpt-oss", "<|channel|>final<|message|>", "<|end|> "),
 }
 
