@@ -3,14 +3,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmlane.prompts.formats.json_text import MAX_DEPTH, JsonText
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=10,
 )
 
 
@@ -23,6 +24,7 @@ def _follow(text: str, size: int) -> tuple[str, int, bool, bool]:
     return value.drain(), at, value.done, value.failed
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     value=st.lists(_values) | st.dictionaries(st.text(), _values),
     ascii_only=st.booleans(),

@@ -56,7 +56,7 @@ def _raw_strings(arguments: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("name", format_names())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(thought=st.none() | _letters, text=st.none() | _letters, calls=_calls, inside=st.booleans())
 def test_replies_come_back(
     name: str,
