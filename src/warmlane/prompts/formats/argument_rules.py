@@ -10,6 +10,7 @@ from warmlane.prompts.formats.notation import GEMMA, PYTHON, Notation
 from warmlane.prompts.formats.rules import Rules, either, literal
 from warmlane.prompts.formats.values import schema_types
 from warmlane.prompts.formats.writing import Arguments, Elements, Kind, Writing, entities
+from warmlane.prompts.schema import enforceable_arguments
 
 Schema = Mapping[str, object]
 
@@ -19,9 +20,10 @@ _DEEPEST = 6
 
 def argument_rule(rules: Rules, writing: Writing, tool: Tool) -> str:
     """An expression for all that stands between `middle` and `close` of a call of `tool`."""
+    text = enforceable_arguments(tool.parameters).schema
     if writing.arguments is Arguments.JSON:
-        return rules.json(tool.parameters)
-    schema = _parsed(tool.parameters)
+        return rules.json(text)
+    schema = _parsed(text)
     if writing.elements is not None:
         return _elements(rules, writing.elements, schema)
     return _Noted(rules, GEMMA if writing.arguments is Arguments.LOOSE else PYTHON, schema).arguments()

@@ -11,6 +11,7 @@ from warmlane.prompts.formats.describe import Layout, Reply
 from warmlane.prompts.formats.rules import Rules, either, literal, pattern, sequence
 from warmlane.prompts.formats.source import WHITE
 from warmlane.prompts.formats.writing import Writing
+from warmlane.prompts.schema import NotASchema, enforceable
 
 _GAP = r"/[ \t\r\n]{0,8}/"
 """White space around a thought, a call or a value that stands for itself: room for what templates write there, and an
@@ -37,12 +38,15 @@ def reply_grammar(
     if text_format is None and choice.mode is ToolMode.NONE and not tools:
         return None
     grammar = _ReplyGrammar(layout, writing, offered, parallel=choice.parallel, opening=opening)
-    if choice.mode is ToolMode.REQUIRED:
-        body = grammar.calls()
-    elif text_format is not None:
-        body = either([grammar.value(text_format), *([grammar.calls()] if offered else [])])
-    else:
-        body = grammar.text_and_calls()
+    try:
+        if choice.mode is ToolMode.REQUIRED:
+            body = grammar.calls()
+        elif text_format is not None:
+            body = either([grammar.value(text_format), *([grammar.calls()] if offered else [])])
+        else:
+            body = grammar.text_and_calls()
+    except NotASchema as error:
+        raise InvalidRequest(f"A JSON Schema of the request is {error}.") from error
     return grammar.text(body, inside=inside)
 
 
@@ -95,7 +99,8 @@ class _ReplyGrammar:
 
     def value(self, text_format: TextFormat) -> str:
         """The reply's text is one JSON value."""
-        json = self._rules.json(text_format.schema or '{"type": "object"}')
+        schema = None if text_format.schema is None else enforceable(text_format.schema).schema
+        json = self._rules.json(schema or '{"type": "object"}')
         before, after = self._writing.text
         lead = literal("" if self._in_text else before) if self._marked else _GAP
         return self._rules.rule(sequence(lead, json, literal(after), self._last()))

@@ -220,6 +220,15 @@ def test_a_required_call_of_no_tool_is_refused() -> None:
         assert refused.value.param == "tool_choice"
 
 
+def test_a_schema_that_is_none_is_refused_and_a_strange_one_is_not() -> None:
+    form = format_named("hermes")
+    with pytest.raises(InvalidRequest, match="not a JSON object"):
+        form.grammar((), ToolChoice(), TextFormat(schema="[]"))
+    strange = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)y"}}, "required": ["a"]}
+    grammar = form.grammar((Tool(name="get", parameters=json.dumps(strange)),), _REQUIRED, None)
+    assert _accepts(grammar, _written("hermes", ToolCall("", "get", '{"a": "z"}')))
+
+
 _DRAWN = _tool(
     "draw",
     {
