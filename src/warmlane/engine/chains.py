@@ -82,10 +82,21 @@ class ChainPool:
         """The chain this owner holds, if any."""
         return self._owners.get(owner)
 
-    def reusable(self, domain: bytes, tokens: Int32Array, *, running_only: bool = False) -> int:
-        """How many tokens of `tokens` a placement would find, or find in running chains."""
-        chains = [c for c in self._chains.values() if c.running or not running_only]
-        return self._longest(chains, domain, tokens[:-1])[1] if self._sharing else 0
+    def reusable(self, domain: bytes, tokens: Int32Array) -> int:
+        """How many tokens of `tokens` a placement would find."""
+        return self._longest(self._chains.values(), domain, tokens[:-1])[1] if self._sharing else 0
+
+    def held_by_running(self, owner: OwnerId, domain: bytes, tokens: Int32Array) -> int:
+        """How many of the cells that a placement would start with running chains hold already. The same tokens may be
+        in cells twice, where two chains computed or restored them apart."""
+        best, length = self._longest(self._candidates(owner, domain), domain, tokens[:-1])
+        if best is None:
+            return 0
+        running = np.zeros(self.table.n_cells, dtype=np.bool_)
+        for chain in self._chains.values():
+            if chain.running:
+                running[chain.cells.view] = True
+        return int(np.count_nonzero(running[best.cells.view[:length]]))
 
     def holds(self, chain: Chain) -> bool:
         """Whether the chain has not been dropped since."""
@@ -103,8 +114,7 @@ class ChainPool:
         if own is not None and own.domain != domain:
             self.drop(own)
             own = None
-        candidates = (*((own,) if own is not None else ()), *(self._chains.values() if self._sharing else ()))
-        best, length = self._longest(candidates if share else (), domain, wanted)
+        best, length = self._longest(self._candidates(owner, domain) if share else (), domain, wanted)
         if own is not None and best is own:
             if self.truncate(own, length):
                 return self._start(own)
@@ -201,6 +211,12 @@ class ChainPool:
             counts.append(int(np.count_nonzero(seen)) - before)
         running, owned, idle = counts
         return running, owned, idle
+
+    def _candidates(self, owner: OwnerId, domain: bytes) -> tuple[Chain, ...]:
+        """What a placement may start from: of equally long ones the owner's own."""
+        own = self._owners.get(owner)
+        mine = (own,) if own is not None and own.domain == domain else ()
+        return (*mine, *(self._chains.values() if self._sharing else ()))
 
     def _longest(self, chains: Iterable[Chain], domain: bytes, wanted: Int32Array) -> tuple[Chain | None, int]:
         best: Chain | None = None

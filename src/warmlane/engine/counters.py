@@ -89,6 +89,7 @@ class Counters:
             ram_segments=len(ram.index),
             ram_evictions=ram.evictions,
             ram_refusals=ram.refusals,
+            pins=len(cache.pins),
             disk_bytes=disk.used_bytes if disk else 0,
             disk_limit_bytes=disk.limit_bytes if disk else 0,
             disk_segments=disk.n_segments if disk else 0,

@@ -14,6 +14,7 @@ from warmlane.engine.backends.base import Backend, Tokenizer
 from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
+from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
 from warmlane.engine.vectors import Int32Array, common_prefix
@@ -78,8 +79,9 @@ class PrefixCache:
         self._settings = settings
         self._interests = interests
         self._now = now
+        self.pins = Pins(now=now)
         self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
-        self.ram = RamTier(settings.ram_bytes if sharing else 0, whole=self._whole, now=now)
+        self.ram = RamTier(settings.ram_bytes if sharing else 0, whole=self._whole, now=now, pins=self.pins)
         self.disk = disk if sharing else None
         self._saver = Saver(
             self.pool,
@@ -128,6 +130,12 @@ class PrefixCache:
                 hot = 0
         return Placement(chain, hot, ram, disk, divergence)
 
+    def pin(self, domain: bytes, tokens: Int32Array, ttl_s: float) -> None:
+        """Give up this prefix after everything else that is not in use, for `ttl_s` from now on."""
+        if self._sharing and tokens.size:
+            self.pins.add(domain, tokens, ttl_s)
+            self.ram.pin(domain)
+
     def release(self, owner: OwnerId, *, purge: bool) -> None:
         """See `ChainPool.release`; a purge reaches every tier. What others rest on stays."""
         chain = self.pool.of(owner)
@@ -174,6 +182,7 @@ class PrefixCache:
         """Drop everything in memory."""
         self.pool.clear()
         self.ram.clear()
+        self.pins.clear()
 
     def close(self, timeout_s: float) -> None:
         """Save what is worth it, for at most this long."""
@@ -192,8 +201,8 @@ class PrefixCache:
         )
 
     def _is_wanted(self, chain: Chain) -> bool:
-        """Whether a turn that runs or waits shares at least half of the chain."""
-        return any(
+        """Whether some of the chain is pinned, or a turn that runs or waits shares at least half of it."""
+        return self.pins.until_s(chain.domain, chain.tokens.view) > 0 or any(
             domain == chain.domain and 2 * common_prefix(chain.tokens.view, tokens) >= len(chain)
             for domain, tokens in self._interests()
         )

@@ -223,7 +223,7 @@ class Scheduler:
         owed = running + sum(t.remaining for t in placed)
         fresh = len(turn.tokens)
         if not turn.alone:
-            fresh -= self.pool.reusable(request.domain, turn.tokens.view, running_only=True)
+            fresh -= self.pool.held_by_running(request.owner, request.domain, turn.tokens.view)
         if placed and owed + fresh > self.pool.table.n_cells:
             return False
         placement = self.cache.place(
@@ -234,6 +234,8 @@ class Scheduler:
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
+        if request.pin_tokens:
+            self.cache.pin(request.domain, turn.tokens.view[: request.pin_tokens], request.pin_s)
         self._changed = True
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:

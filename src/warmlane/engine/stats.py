@@ -15,8 +15,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     the mean an exponential one over about 50 steps.
 
     A segment is a snapshot in a lower tier; `spills` moved chains to RAM and `restores` brought segments back. RAM and
-    disk `bytes` are gauges. `ram_refusals` were larger than the tier; `disk_damaged` files were removed, and
-    `disk_passed_over` ones not read because computing was quicker.
+    disk `bytes` are gauges, and so are the `pins`, prefixes that clients asked to keep. `ram_refusals` were larger than
+    the tier; `disk_damaged` files were removed, and `disk_passed_over` ones not read because computing was quicker.
     """
 
     waiting_turns: int
@@ -52,6 +52,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     ram_segments: int
     ram_evictions: int
     ram_refusals: int
+    pins: int
     disk_bytes: int
     disk_limit_bytes: int
     disk_segments: int

@@ -90,6 +90,8 @@ class Bench:
         top_logprobs: int | None = None,
         special_text: bool = False,
         compile_now: bool = True,
+        pin_tokens: int = 0,
+        pin_s: float = 300.0,
     ) -> int:
         turn = self.n_turns
         self.n_turns += 1
@@ -105,6 +107,8 @@ class Bench:
             grammar=grammar,
             top_logprobs=top_logprobs,
             special_text=special_text,
+            pin_tokens=pin_tokens,
+            pin_s=pin_s,
         )
         self.scheduler.submit(turn, request)
         if grammar is not None:

@@ -147,6 +147,19 @@ def test_a_shared_cell_counts_for_its_liveliest_chain() -> None:
     assert p.pool.cells_by_state() == (0, 9, 5)
 
 
+def test_what_was_computed_twice_is_not_counted_as_held_by_a_running_chain() -> None:
+    p = Pool()
+    one, _ = p.place(1, "the same words, one")
+    two, _ = p.place(2, "the same words, two")
+    p.extend(one, "the same words, one")
+    p.extend(two, "the same words, two")
+    p.pool.stop(two)
+    wanted = ids("the same words, two and more")
+    assert p.pool.held_by_running(owner(2), A, wanted) == 0
+    assert p.pool.held_by_running(owner(3), A, ids("the same words, one more")) == len("the same words, one")
+    assert p.pool.held_by_running(owner(2), B, wanted) == 0
+
+
 def test_the_least_recently_used_goes_first_and_running_chains_never() -> None:
     p = Pool(n_cells=30)
     p.compute(1, "aaaaaaaaaa")

@@ -231,10 +231,9 @@ def test_what_siblings_do_not_share_leaves_while_one_of_them_runs() -> None:
     common = "s" * 400
     for i in range(4):
         b.ask(prompt("abcd"[i] * 60, common), owner=i, max_tokens=4)
-    resting = b.backend.n_used
     b.submit(prompt("e" * 60, common), owner=4, max_tokens=4)
     b.step()
-    assert b.backend.n_used < resting
+    assert b.backend.n_used < 620  # the common part, the one that runs, and one that was allowed to stay
     b.run()
     again = b.placed(b.ask(prompt("a" * 60, common), owner=0, max_tokens=1))
     assert again.ram_tokens >= 60

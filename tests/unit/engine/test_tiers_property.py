@@ -137,7 +137,14 @@ class Engine(RuleBasedStateMachine):
         seed=st.sampled_from((None, 1)),
     )
     def submit(self, prompt: str, owner: int, domain: bytes, max_tokens: int, seed: int | None) -> None:
-        turn = self.b.submit(prompt, owner=owner, domain=domain, max_tokens=max_tokens, sampling=sampling(seed))
+        turn = self.b.submit(
+            prompt,
+            owner=owner,
+            domain=domain,
+            max_tokens=max_tokens,
+            sampling=sampling(seed),
+            pin_tokens=len(prompt) // 2 if owner < 2 else 0,
+        )
         self.asked[turn] = (prompt, domain, max_tokens, seed)
 
     @rule(owner=OWNERS, seed=st.sampled_from((None, 1)), more=st.sampled_from((" and?", " so the quick one")))

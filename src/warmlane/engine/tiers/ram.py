@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from warmlane.engine.backends.base import Allocate, ByteArray
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.buffers import Buffers
+from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.segments import Segment, SegmentIndex
 from warmlane.engine.vectors import Int32Array, common_prefix
+
+PINNED_SHARE = 1 / 2
+"""The share of the tier beyond which being pinned does not help any more."""
 
 Fill = Callable[[Allocate], ByteArray | None]
 
@@ -17,24 +21,27 @@ Fill = Callable[[Allocate], ByteArray | None]
 @dataclass(slots=True, eq=False)
 class RamSegment(Segment):
     """`data` is the snapshot, a view of `buffer`, which is not used again while there are `readers`. `saved` once it is
-    on its way to the disk, `gone` once it must not be there."""
+    on its way to the disk, `gone` once it must not be there. `pinned_until_s` is on the monotonic clock."""
 
     data: ByteArray
     buffer: ByteArray
     readers: int = 0
     saved: bool = False
     gone: bool = False
+    pinned_until_s: float = 0.0
 
 
 class RamTier:
     """Used by one thread. Invariant: what all buffers take together never exceeds the limit. With `whole` (models that
-    cannot truncate) a shorter snapshot stays beside a longer one: it is the only way back to where it was taken."""
+    cannot truncate) a shorter snapshot stays beside a longer one: it is the only way back to where it was taken. What
+    holds tokens of `pins` is given up last, unless that is more than half of the tier."""
 
-    def __init__(self, limit_bytes: int, *, whole: bool, now: Callable[[], float]) -> None:
+    def __init__(self, limit_bytes: int, *, whole: bool, now: Callable[[], float], pins: Pins | None = None) -> None:
         self.index: SegmentIndex[RamSegment] = SegmentIndex(whole=whole)
         self._buffers = Buffers(limit_bytes)
         self._whole = whole
         self._now = now
+        self._pins = pins
         self.evictions = 0
         self.refusals = 0
 
@@ -74,6 +81,7 @@ class RamTier:
             used_s=self._now(),
             data=data,
             buffer=taken[-1],
+            pinned_until_s=self._pins.until_s(domain, tokens, start) if self._pins else 0.0,
         )
         for other in self.index:
             if _within(other, segment) and (not self._whole or len(other) == len(segment)):
@@ -86,6 +94,13 @@ class RamTier:
         self.index.remove(segment)
         if not segment.readers:
             self._buffers.give_back(segment.buffer)
+
+    def pin(self, domain: bytes) -> None:
+        """The pins of a domain have changed."""
+        if self._pins is not None:
+            for segment in self.index:
+                if segment.domain == domain:
+                    segment.pinned_until_s = self._pins.until_s(domain, segment.tokens, segment.start)
 
     def hold(self, segment: RamSegment) -> None:
         """Keep the segment's bytes as they are until `let_go`."""
@@ -105,12 +120,21 @@ class RamTier:
             self.refusals += 1
             return None
         while (buffer := self._buffers.take(n_bytes)) is None:
-            victim = next((s for s in self.index if not s.readers), None)
+            victim = self._victim()
             if victim is None:
                 return None
             self.remove(victim)
             self.evictions += 1
         return buffer
+
+    def _victim(self) -> RamSegment | None:
+        """The least recently used that nobody reads and nothing pins."""
+        free = [s for s in self.index if not s.readers]
+        now_s = self._now()
+        pinned = sum(s.size for s in self.index if s.pinned_until_s > now_s)
+        if pinned <= PINNED_SHARE * self.limit_bytes:
+            free.sort(key=lambda s: s.pinned_until_s > now_s)
+        return free[0] if free else None
 
 
 def _within(inner: RamSegment, outer: RamSegment) -> bool:
