@@ -74,8 +74,10 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
     `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
-    control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too. The
-    first `pin_tokens` of the prompt are to stay warm for `pin_s` seconds from when it is placed, as far as bounds allow.
+    control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too.
+
+    The first `pin_tokens` of the prompt are to stay warm for `pin_s` seconds from when it is placed, as far as bounds
+    allow.
     """
 
     owner: OwnerId
