@@ -4,6 +4,7 @@ WarmlaneError
 ├── ConfigError                 a flag, file or model that cannot be used; the message says how to fix it
 ├── RequestError                the client's fault, found before any model work
 │   ├── InvalidRequest          a field's value is wrong
+│   │   └── ThreadsUnsupported  the server was to hold the dialogue; the client can send it whole instead
 │   ├── ContextOverflow         the prompt cannot fit the model's window
 │   ├── Unauthorized            no key, or an unknown one
 │   ├── ModelNotFound
@@ -52,6 +53,15 @@ class RequestError(WarmlaneError):
 
 class InvalidRequest(RequestError):
     """A field's value is wrong or not supported."""
+
+
+class ThreadsUnsupported(InvalidRequest):
+    """The server was asked to hold a Messages dialogue. A client that is told so in its own terms sends it whole."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "'thread': is not supported by this server; send the whole conversation without it.", param="thread"
+        )
 
 
 class ContextOverflow(RequestError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from warmlane.api import jsonio
 from warmlane.conversation.turn import Usage
@@ -24,6 +25,7 @@ from warmlane.errors import (
     RequestError,
     ResponseNotFound,
     SessionNotFound,
+    ThreadsUnsupported,
     Unauthorized,
     WarmlaneError,
 )
@@ -53,10 +55,16 @@ class HttpRefusal(WarmlaneError):
         self.allow = allow
 
 
+class FaultDetails(msgspec.Struct, frozen=True):
+    """What a client can act on without reading the message."""
+
+    error_code: str
+
+
 @dataclass(frozen=True, slots=True)
 class WireError:
     """An error as both dialects tell it. `overflow` is the Anthropic wording of a prompt that is too long, `spent` what
-    a turn that ran had cost by then."""
+    a turn that ran had cost by then, `details` what that dialect alone tells beside the message."""
 
     status: int
     message: str
@@ -67,6 +75,7 @@ class WireError:
     allow: str | None = None
     overflow: str | None = None
     spent: Usage | None = None
+    details: FaultDetails | None = None
 
     @property
     def anthropic_type(self) -> str:
@@ -96,6 +105,7 @@ class OpenAIEnvelope(msgspec.Struct, frozen=True):
 class AnthropicFault(msgspec.Struct, frozen=True):
     type: str
     message: str
+    details: FaultDetails | UnsetType = UNSET
 
 
 class AnthropicEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
@@ -140,6 +150,9 @@ def _request_error(error: RequestError) -> WireError:
             return WireError(404, error.message, param=error.param)
         case PreviousResponseNotFound():
             return WireError(400, error.message, code="previous_response_not_found", param=error.param)
+        case ThreadsUnsupported():
+            details = FaultDetails("thread_unsupported_request")
+            return WireError(400, error.message, code="invalid_value", param=error.param, details=details)
         case InvalidRequest():
             return WireError(400, error.message, code="invalid_value", param=error.param)
         case _:
@@ -161,9 +174,13 @@ def _engine_message(error: EngineError) -> str:
 def envelope(error: WireError, *, anthropic: bool, request_id: str) -> bytes:
     """The JSON body of an error response."""
     if anthropic:
-        fault = AnthropicFault(type=error.anthropic_type, message=error.anthropic_message)
-        return jsonio.encode(AnthropicEnvelope(error=fault, request_id=request_id))
+        return jsonio.encode(AnthropicEnvelope(error=anthropic_fault(error), request_id=request_id))
     return jsonio.encode(OpenAIEnvelope(error=openai_fault(error)))
+
+
+def anthropic_fault(error: WireError) -> AnthropicFault:
+    details = UNSET if error.details is None else error.details
+    return AnthropicFault(type=error.anthropic_type, message=error.anthropic_message, details=details)
 
 
 def openai_fault(error: WireError) -> OpenAIFault:

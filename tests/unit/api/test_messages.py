@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
-from anthropic.types import MessageTokensCount
+from anthropic.types import MessageTokensCount, ThreadUnsupportedRequestErrorDetails
 
 from support.edge import check_messages, edge_client, sse_events
 from support.fake_turns import MODEL, FakeHost, FakeTurns, rich_turn, text_turn
@@ -326,6 +326,7 @@ async def test_what_the_model_cannot_do_is_told_with_the_answer() -> None:
         ),
         ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
+        ({"compaction": {"type": "summary"}}, "compaction"),
         ({"thinking": {"type": "maybe"}}, "thinking.type"),
         ({"cache_salt": "x" * 257}, "cache_salt"),
         ({"messages": [*HI, {"role": "assistant", "content": "The answer is ("}]}, "messages[1].role"),
@@ -342,6 +343,15 @@ async def test_a_wrong_or_unsupported_field_is_named(fields: dict[str, Any], par
     assert got.json()["error"]["type"] == "invalid_request_error"
     assert f"'{param}'" in got.json()["error"]["message"]
     assert (turns.open_permits, turns.requests) == (0, [])
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+async def test_a_client_that_wants_its_dialogue_held_is_told_in_its_own_terms(thread: object) -> None:
+    """The vendor's SDK reads the details, and sends the whole dialogue."""
+    async with edge_client(FakeTurns()) as client:
+        got = await client.post(PATH, json={"model": MODEL, "max_tokens": 8, "messages": HI, "thread": thread})
+    assert got.status_code == 400
+    ThreadUnsupportedRequestErrorDetails.model_validate(got.json()["error"]["details"])
 
 
 async def test_counting_needs_no_max_tokens_and_no_permit() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmlane.api import sse
-from warmlane.api.errors import AnthropicFault, WireError
+from warmlane.api.errors import WireError, anthropic_fault
 from warmlane.api.headers import cache_facts
 from warmlane.api.messages import wire
 from warmlane.api.messages.render import STOP_REASONS, ReplyRenderer
@@ -70,8 +70,7 @@ class MessagesStream:
                 yield from self._finish(event.outcome)
 
     def failure(self, error: WireError) -> Iterator[bytes]:
-        fault = AnthropicFault(type=error.anthropic_type, message=error.anthropic_message)
-        yield self._frame(wire.Error(fault, self._request_id))
+        yield self._frame(wire.Error(anthropic_fault(error), self._request_id))
 
     def _start(self, event: Started) -> bytes:
         # One output token, as the vendor sends: clients take 0 for a message that has no usage yet.

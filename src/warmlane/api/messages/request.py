@@ -22,6 +22,7 @@ from warmlane.api.messages.content import WireMessage
 from warmlane.api.messages.tools import ChoiceSpec, OutputFormat, ToolSpec, read_format
 from warmlane.conversation.tools import TextFormat, Thinking
 from warmlane.conversation.turn import Sampling
+from warmlane.errors import ThreadsUnsupported
 
 
 class ThinkingOptions(Lenient):
@@ -40,7 +41,7 @@ class DiagnosticsOptions(Lenient):
 
 
 class MessagesRequest(Lenient):
-    """The body, as both endpoints take it."""
+    """The body, as both endpoints take it. `object` fields are not supported; their values are never read."""
 
     model: str
     messages: Annotated[list[WireMessage], Field(min_length=1)]
@@ -62,12 +63,16 @@ class MessagesRequest(Lenient):
     output_format: OutputFormat | None = None
     diagnostics: DiagnosticsOptions | None = None
     mcp_servers: list[object] | None = None
+    thread: object = None
+    compaction: object = None
 
 
 def check_supported(request: MessagesRequest) -> None:
     """Refuse what would change the answer and is not done here. Raises `InvalidRequest`."""
     refuse_foreign(request)
-    refuse_given([("mcp_servers", request.mcp_servers)])
+    if request.thread is not None:
+        raise ThreadsUnsupported
+    refuse_given([("mcp_servers", request.mcp_servers), ("compaction", request.compaction)])
 
 
 def warnings_of(request: MessagesRequest) -> list[str]:
