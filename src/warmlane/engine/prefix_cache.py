@@ -19,7 +19,7 @@ from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
 from warmlane.engine.vectors import Int32Array, common_prefix
 
-USELESS_SHARE = 1 / 16
+USELESS_SHARE = 1 / 32
 """The share of the hot budget that cells may keep while turns run to which they are of no use."""
 
 WORTH_KEEPING = 64
