@@ -30,6 +30,13 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
 
 
+class Pin(msgspec.Struct, frozen=True):
+    """Keep the prompt warm as far as the first `n_messages` of the request's input, for `ttl_s` seconds."""
+
+    n_messages: int
+    ttl_s: float
+
+
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request. The edge builds it; nothing behind the edge sees a wire format.
 
@@ -61,6 +68,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     text_format: TextFormat | None = None
     thinking: Thinking = Thinking()
     top_logprobs: int | None = None
+    pins: tuple[Pin, ...] = ()
     echo: bytes = b"{}"
 
 

@@ -68,6 +68,14 @@ class TextPiece(msgspec.Struct, frozen=True):
     bos: bool = False
 
 
+class PinnedPrefix(msgspec.Struct, frozen=True):
+    """The first `n_tokens` of a prompt are to stay warm for `ttl_s` seconds from when it is placed, as far as bounds
+    allow."""
+
+    n_tokens: int
+    ttl_s: float
+
+
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One turn for the engine. `domain` (16 bytes) bounds what prefixes it may share; `prompt` is the whole prompt in
     token ids, however much of it is warm. `max_tokens` counts sampled tokens; generation also ends at the window.
@@ -75,9 +83,6 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
     `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
     control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too.
-
-    The first `pin_tokens` of the prompt are to stay warm for `pin_s` seconds from when it is placed, as far as bounds
-    allow.
     """
 
     owner: OwnerId
@@ -89,8 +94,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     grammar: str | None = None
     top_logprobs: int | None = None
     special_text: bool = False
-    pin_tokens: int = 0
-    pin_s: float = 300.0
+    pins: tuple[PinnedPrefix, ...] = ()
 
 
 class EndReason(StrEnum):

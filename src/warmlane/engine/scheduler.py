@@ -234,8 +234,8 @@ class Scheduler:
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
-        if request.pin_tokens:
-            self.cache.pin(request.domain, turn.tokens.view[: request.pin_tokens], request.pin_s)
+        for pin in request.pins:
+            self.cache.pin(request.domain, turn.tokens.view[: min(pin.n_tokens, turn.n_prompt)], pin.ttl_s)
         self._changed = True
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:

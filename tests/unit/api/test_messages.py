@@ -16,7 +16,7 @@ from warmlane.api.settings import EdgeSettings
 from warmlane.conversation.events import Loading, Validated
 from warmlane.conversation.messages import Message, Reasoning, Role, Text
 from warmlane.conversation.tools import TextFormat, Thinking
-from warmlane.conversation.turn import Dialect, StopReason
+from warmlane.conversation.turn import Dialect, Pin, StopReason
 
 PATH = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
@@ -247,6 +247,33 @@ async def test_what_is_written_to_the_cache_is_told_where_a_breakpoint_asks(
     for told in (usage, events[1]["message"]["usage"], events[-2]["usage"]):
         assert told["cache_creation_input_tokens"] == sum(written)
         assert told["input_tokens"] + told["cache_read_input_tokens"] + sum(written) == 12
+
+
+TOLD = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ()),
+        ({"messages": [*TOLD, *cached("5m")]}, (Pin(3, 300.0),)),
+        ({"messages": [*TOLD, *cached("5m")], "system": "s"}, (Pin(4, 300.0),)),
+        (
+            {"system": [{"type": "text", "text": "s", **marked("1h")}], "messages": cached("5m")},
+            (Pin(1, 3600.0), Pin(2, 300.0)),
+        ),
+        ({"system": [{"type": "text", "text": "s", **marked("5m")}], "messages": cached("1h")}, (Pin(2, 3600.0),)),
+        ({"messages": [*cached(None), *TOLD[1:], *TOLD[:1]]}, (Pin(1, 300.0),)),
+        ({"messages": cached("5m"), **marked("1h")}, (Pin(1, 3600.0),)),
+        ({"tools": [{"name": "f", "input_schema": {"type": "object"}, **marked(None)}]}, ()),
+    ],
+)
+async def test_a_breakpoint_pins_the_prompt_up_to_the_end_of_its_message(
+    fields: dict[str, Any], expected: tuple[Pin, ...]
+) -> None:
+    turns = FakeTurns()
+    await ask(turns, **fields)
+    assert turns.last.pins == expected
 
 
 async def test_a_fifth_breakpoint_is_refused_in_the_vendors_words() -> None:

@@ -16,7 +16,7 @@ from warmlane.engine.grammar import Constraint, GrammarError, Grammars
 from warmlane.engine.messages import TurnEvent, TurnFailed
 from warmlane.engine.pace import Pace
 from warmlane.engine.prefix_cache import CacheSettings
-from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, Placed, SamplingParams
+from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, PinnedPrefix, Placed, SamplingParams
 from warmlane.engine.scheduler import Scheduler
 from warmlane.engine.tiers.disk import DiskTier
 
@@ -107,8 +107,7 @@ class Bench:
             grammar=grammar,
             top_logprobs=top_logprobs,
             special_text=special_text,
-            pin_tokens=pin_tokens,
-            pin_s=pin_s,
+            pins=(PinnedPrefix(pin_tokens, pin_s),) if pin_tokens else (),
         )
         self.scheduler.submit(turn, request)
         if grammar is not None:

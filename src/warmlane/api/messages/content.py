@@ -29,13 +29,15 @@ class WireMessage(Lenient):
 
 class DialogueReader:
     """Reads one request. What is left out of the prompt, or taken on trust, is added to `warnings`; volatile client
-    lines are left out if `canonicalize` says so, and added to `changes`. All methods raise `InvalidRequest`."""
+    lines are left out if `canonicalize` says so, and added to `changes`. `ends` says how long the dialogue was
+    after the system prompt, and after each message. All methods raise `InvalidRequest`."""
 
     def __init__(self, signer: Signer, *, canonicalize: bool) -> None:
         self._signer = signer
         self._canonicalize = canonicalize
         self.warnings: list[str] = []
         self.changes: list[str] = []
+        self.ends: list[int] = []
 
     def read(self, system: Sequence[WireBlock] | None, messages: Sequence[WireMessage]) -> tuple[Message, ...]:
         """The whole dialogue, the system prompt first; system messages inside it keep their place.
@@ -50,8 +52,10 @@ class DialogueReader:
         dialogue: list[Message] = []
         if system and (parts := self._system(system, "system")):
             dialogue.append(Message(Role.SYSTEM, parts))
+        self.ends = [len(dialogue)]
         for index, message in enumerate(messages):
             dialogue += self._message(message, f"messages[{index}]")
+            self.ends.append(len(dialogue))
         return tuple(dialogue)
 
     def _message(self, message: WireMessage, path: str) -> list[Message]:

@@ -15,7 +15,7 @@ from warmlane.api.fields import parse, refuse
 from warmlane.api.guard import Caller, caller_of
 from warmlane.api.headers import canonical_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
-from warmlane.api.messages.caching import cache_lifetime
+from warmlane.api.messages.caching import cache_lifetime, pins
 from warmlane.api.messages.content import DialogueReader
 from warmlane.api.messages.events import MessagesStream
 from warmlane.api.messages.render import MESSAGE_PREFIX, ReplyRenderer
@@ -99,6 +99,7 @@ def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
     warnings = warnings_of(request)
     tools = read_tools(request.tools or (), canonicalize=edge.settings.canonicalize, warnings=warnings)
     reader = DialogueReader(edge.signer, canonicalize=edge.settings.canonicalize)
+    dialogue = reader.read(request.system, request.messages)
     turn = TurnRequest(
         request_id=caller.request_id,
         response_id=MESSAGE_PREFIX + edge.new_token(),
@@ -106,7 +107,7 @@ def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
         tenant=caller.tenant,
         domain=edge.turns.domain(caller.tenant, request.cache_salt),
         model=request.model,
-        input=reader.read(request.system, request.messages),
+        input=dialogue,
         sampling=sampling_of(request),
         max_output_tokens=request.max_tokens,
         stop=tuple(request.stop_sequences or ()),
@@ -115,5 +116,6 @@ def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
         tool_choice=read_choice(request.tool_choice, tools),
         text_format=text_format_of(request),
         thinking=thinking_of(request),
+        pins=pins(request, reader.ends),
     )
     return _Asked(turn, (*warnings, *reader.warnings), (*tools.canonicalized, *reader.changes))
