@@ -119,6 +119,9 @@ class Settings(BaseSettings):
     load_timeout_s: Seconds = Field(300.0, description="How long a model may take to load.")
     engine: EngineKind = Field(EngineKind.LLAMACPP, description="What answers: a model, or a script for tests.")
     chat_template: FilePath | None = Field(None, description="A Jinja file to use instead of the model's template.")
+    format: str | None = Field(
+        None, min_length=1, description="How the model writes calls and reasoning; by default as its template tells."
+    )
     simulated_hash: bool = Field(False, description="Simulated engine: answer with a hash of the KV cells seen.")
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")

@@ -113,6 +113,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         secrets=secrets,
         clock=SystemClock(),
         chat_template=chat_template,
+        output_format=settings.format,
         queue_timeout_s=settings.queue_timeout_s,
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,

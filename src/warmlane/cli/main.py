@@ -103,6 +103,7 @@ def serve(
     load_timeout_s: Annotated[float | None, _option("load_timeout_s")] = None,
     engine: Annotated[EngineKind | None, _option("engine")] = None,
     chat_template: Annotated[Path | None, _option("chat_template")] = None,
+    format: Annotated[str | None, _option("format")] = None,
     simulated_hash: Annotated[bool | None, _option("simulated_hash")] = None,
     host: Annotated[str | None, _option("host")] = None,
     port: Annotated[int | None, _option("port")] = None,

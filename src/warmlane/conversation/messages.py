@@ -77,8 +77,3 @@ class Message(msgspec.Struct, frozen=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple(p for p in self.parts if isinstance(p, ToolCall))
-
-
-def same_content(a: Message, b: Message) -> bool:
-    """Whether two messages say the same, whatever tokens they were sampled as."""
-    return a.role == b.role and a.parts == b.parts

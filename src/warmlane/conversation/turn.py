@@ -109,6 +109,7 @@ class DivergenceCause(StrEnum):
 
     MODEL_CHANGED = "model_changed"
     SYSTEM_CHANGED = "system_changed"
+    TOOLS_CHANGED = "tools_changed"
     MESSAGES_CHANGED = "messages_changed"
     NOT_FOUND = "not_found"
     PREFIX_LEFT = "prefix_left"

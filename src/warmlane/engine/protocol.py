@@ -132,7 +132,8 @@ class Placed(msgspec.Struct, frozen=True, tag="placed"):
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     """New text. Whole characters only; anything that may be the start of a stop string is held back. `n_tokens` is how
-    many tokens were sampled since the last chunk.
+    many tokens were sampled since the last chunk. `token_ids` are those sampled since the last chunk that had any; none
+    while the text of the last token is not delivered whole, so that all so far stand for the text so far.
 
     `logprobs`, where they were asked for, are those of the tokens whose text is whole with this chunk and was not with
     the last: a token of which only a part is delivered, before a stop string, has none, nor has one without text. They
@@ -142,6 +143,7 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     text: str
     n_tokens: int
     logprobs: tuple[TokenLogprob, ...] = ()
+    token_ids: tuple[int, ...] = ()
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):

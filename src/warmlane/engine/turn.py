@@ -39,6 +39,7 @@ class Turn:
         "id",
         "logprobs",
         "n_prompt",
+        "named",
         "placed_at",
         "ready",
         "request",
@@ -66,6 +67,7 @@ class Turn:
         self.placed_at: float | None = None
         self.first_token_at: float | None = None
         self.unreported = 0
+        self.named = 0
         self.short = False
         self.stalled = False
         self.follows: Turn | None = None
@@ -138,9 +140,17 @@ class Turn:
         if not text:
             return None, reason
         logprobs = self.logprobs.take(self.text.n_whole) if self.logprobs is not None else ()
-        chunk = Chunk(text, self.unreported, logprobs)
+        chunk = Chunk(text, self.unreported, logprobs, self._named())
         self.unreported = 0
         return chunk, reason
+
+    def _named(self) -> tuple[int, ...]:
+        """The tokens not named in a chunk yet, if the text of all of them is delivered."""
+        if self.text.n_whole != self.n_output:
+            return ()
+        ids = self.tokens.view[self.n_prompt + self.named :]
+        self.named = self.n_output
+        return tuple(ids.tolist())
 
     def placed(self, placement: Placement) -> Placed:
         """The first event."""

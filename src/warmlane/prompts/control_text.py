@@ -37,6 +37,22 @@ class ControlText:
             return content
         return self._pattern.sub(lambda m: m[0][0] + guard + m[0][1:], content)
 
+    def holds(self, text: str) -> bool:
+        """Whether a control token's text is part of `text`."""
+        return self._pattern is not None and self._pattern.search(text) is not None
+
+    def leading(self, text: str) -> str:
+        """The control token's text that `text` begins with, space aside; "" if there is none."""
+        match = self._pattern.match(text.lstrip()) if self._pattern else None
+        return match[0] if match else ""
+
+    def from_last(self, text: str) -> str:
+        """`text` from its last control token on; all of it where it holds none."""
+        last = 0
+        for match in self._pattern.finditer(text) if self._pattern else ():
+            last = match.start()
+        return text[last:]
+
     def runs(self, text: str, guard: str, *, bos: bool) -> Iterator[TextRun]:
         """Text runs of a rendered stretch: one run where nothing was guarded; otherwise the template's own control
         tokens apart from the text between them."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from warmlane.conversation.messages import Message, Role, Sampled
+from warmlane.conversation.said import said
 
 _Key = tuple[bytes, bytes]
 
@@ -64,9 +65,9 @@ class SampledLedger:
 
 
 def digest(message: Message) -> bytes:
-    """Of what the message says: its text and calls, whatever the part boundaries.
+    """Of what the message says: its text and calls, whatever their form.
 
-    Reasoning is left out, because most clients do not send it back; the renderer checks the text all the same.
+    Reasoning is left out, because most clients do not send it back; the renderer checks it all the same.
     """
-    said = msgspec.msgpack.encode((message.text, [(c.name, c.arguments) for c in message.tool_calls]))
-    return hashlib.blake2b(said, digest_size=16).digest()
+    meant = said(message.parts)
+    return hashlib.blake2b(msgspec.msgpack.encode((meant.text, meant.calls)), digest_size=16).digest()

@@ -24,7 +24,7 @@ class TokenRun:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """The runs of one prompt, in order, and its whole text.
+    """The runs of one prompt, in order, its whole text, and what of that opens the reply it asks for.
 
     Equal leading runs give equal leading tokens, which is what keeps a longer conversation's prompt an extension of
     the shorter one's.
@@ -32,6 +32,7 @@ class PromptPlan:
 
     runs: tuple[TextRun | TokenRun, ...]
     text: str = ""
+    opening: str = ""
 
     @property
     def texts(self) -> tuple[TextRun, ...]:

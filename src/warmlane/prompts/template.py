@@ -21,11 +21,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from warmlane.errors import ConfigError, WarmlaneError
 
 TemplateMessage = Mapping[str, object]
-"""One message as templates see it: `role`, `content`, and where there is any `reasoning_content`, `tool_calls`."""
+"""One message as templates see it: `role`, `content`, and where there is any the reasoning, `tool_calls`, and for a
+result `tool_call_id` and `name`."""
 
-
-_PROBE = "warmlane-probe"
-"""Content of a message that shows what a template writes behind one."""
+TemplateTool = Mapping[str, object]
+"""A tool as templates see it: `type` and `function`, with `name`, `description` and `parameters`."""
 
 
 class TemplateRejected(WarmlaneError):
@@ -83,14 +83,28 @@ class ChatTemplate:
             ) from error
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self.knows_developer_role = "developer" in source
-        self.reply_opening = self._probe_reply_opening()
+        self.knows_thinking_switch = "thinking" in source
+        self.knows_effort = "reasoning_effort" in source
+        self.knows_budget = "thinking_budget" in source
+        self.mentions_reasoning = any(word in source.lower() for word in ("think", "reasoning", "<|channel|>"))
 
-    def render(self, messages: Sequence[TemplateMessage], *, add_generation_prompt: bool = True) -> str:
-        """The prompt's text. Raises `TemplateRejected` if the template refuses the messages' shape."""
+    def render(
+        self,
+        messages: Sequence[TemplateMessage],
+        *,
+        tools: Sequence[TemplateTool] = (),
+        variables: Mapping[str, object] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt's text; `variables` are further ones some templates read.
+
+        Raises `TemplateRejected` if the template refuses the messages' shape.
+        """
         try:
             return self._template.render(
+                **(variables or {}),
                 messages=list(messages),
-                tools=None,
+                tools=list(tools) or None,
                 add_generation_prompt=add_generation_prompt,
                 **self._tokens,
             )
@@ -98,16 +112,3 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template is foreign code: whatever it raises, the request is what it choked on
             raise TemplateRejected(f"{type(error).__name__}: {error}") from error
-
-    def _probe_reply_opening(self) -> str:
-        """The text in front of each reply: the generation prompt, or in a template without one what ends a message of
-        the user. "" if it cannot be told apart."""
-        probe = [{"role": "user", "content": _PROBE}]
-        try:
-            without = self.render(probe, add_generation_prompt=False)
-            with_prompt = self.render(probe)
-        except TemplateRejected:
-            return ""
-        if not with_prompt.startswith(without):
-            return ""
-        return with_prompt.removeprefix(without) or without.rpartition(_PROBE)[2]

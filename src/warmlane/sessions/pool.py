@@ -8,7 +8,8 @@ from enum import Enum
 
 import msgspec
 
-from warmlane.conversation.messages import Message, Role, same_content
+from warmlane.conversation.messages import Message, Role
+from warmlane.conversation.said import same_content
 from warmlane.sessions.session import ChatSession
 
 

@@ -159,8 +159,12 @@ class ChatSession:
         sampling: Sampling = Sampling(),  # noqa: B008 (a frozen struct)
         max_output_tokens: int | None = None,
         stop: tuple[str, ...] = (),
+        grammar: str | None = None,
+        top_logprobs: int | None = None,
+        special_text: bool = False,
     ) -> AsyncGenerator[EngineEvent, None]:
         """Run one turn on the engine and pass its events on. Close the generator (`contextlib.aclosing`) to cancel.
+        See `GenerateRequest` for what the options mean.
 
         Raises `SessionBusy`, `SessionDisposed`, `SessionError` while an earlier turn is neither committed nor rolled
         back, and what `Engine.generate` raises.
@@ -180,6 +184,9 @@ class ChatSession:
                     sampling=resolve_sampling(sampling, self.defaults.sampling),
                     max_tokens=limit if max_output_tokens is None else min(limit, max_output_tokens),
                     stop=stop,
+                    grammar=grammar,
+                    top_logprobs=top_logprobs,
+                    special_text=special_text,
                 )
             )
             try:
@@ -191,10 +198,20 @@ class ChatSession:
                 if isinstance(events, AsyncGenerator):
                     await events.aclose()
 
+    def end_here(self) -> None:
+        """The reply is over although the engine would go on: the caller closed `generate` early and keeps what came.
+
+        Raises `SessionError` if no turn is open, or it still runs.
+        """
+        self._check_usable()
+        if not self._open:
+            raise SessionError("There is no turn to end.")
+        self._ended = True
+
     def commit(self, history: tuple[Message, ...], n_tokens: int) -> None:
         """The turn succeeded: `history` with its reply is the conversation now, `n_tokens` the length of its cells.
 
-        Raises `SessionError` if the engine did not end the turn.
+        Raises `SessionError` if neither the engine nor `end_here` ended the turn.
         """
         self._check_usable()
         if not (self._open and self._ended):

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from secrets import token_hex
 
 from warmlane.clock import Clock, SystemClock
 from warmlane.errors import QueueFull, QueueTimeout
@@ -22,6 +23,7 @@ from warmlane.turns.traces import TraceLog
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpineParts:
     """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time.
+    `output_format` names how the models write, instead of what their templates let assume; `new_call_id` names calls.
     `log_text` lets the log hold what was said."""
 
     host: ModelHost
@@ -33,6 +35,8 @@ class SpineParts:
     traces: TraceLog = field(default_factory=TraceLog)
     metrics: Metrics = field(default_factory=Metrics)
     chat_template: str | None = None
+    output_format: str | None = None
+    new_call_id: Callable[[], str] = lambda: token_hex(12)
     queue_timeout_s: float = 300.0
     drain_timeout_s: float = 30.0
     turn_timeout_s: float | None = None
@@ -41,10 +45,13 @@ class SpineParts:
     suspected: weakref.WeakKeyDictionary[Binding, Suspects] = field(default_factory=weakref.WeakKeyDictionary)
 
     def prompter(self, binding: Binding) -> Prompter:
-        """The prompter of a binding, made at its first use. Raises `ConfigError` if the model has no chat template."""
+        """The prompter of a binding, made at its first use. Raises `ConfigError` if the model has no chat template, or
+        there is no such format."""
         prompter = self.prompters.get(binding)
         if prompter is None:
-            prompter = Prompter(binding.engine, self.ledger, template=self.chat_template)
+            prompter = Prompter(
+                binding.engine, self.ledger, template=self.chat_template, output_format=self.output_format
+            )
             self.prompters[binding] = prompter
         return prompter
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from warmlane.conversation.messages import Message, Role, Text
+from warmlane.conversation.tools import Tool, ToolMode
+from warmlane.conversation.turn import TurnRequest
 from warmlane.engine.protocol import Engine, TextPiece
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
+from warmlane.prompts.formats import detect_format, format_named
+from warmlane.prompts.formats.base import OutputParser
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A whole prompt: its token ids, as they are sent and as int32, and the text they come from."""
+    """A whole prompt: its token ids, as they are sent and as int32, the text they come from, and what of that opens the
+    reply."""
 
     ids: tuple[int, ...]
     tokens: npt.NDArray[np.int32] = field(repr=False)
     text: str = field(repr=False)
+    opening: str = ""
 
     def __len__(self) -> int:
         """In tokens."""
@@ -28,12 +34,16 @@ class Prompt:
 
 
 class Prompter:
-    """Renders and tokenizes for one engine, replaying sampled tokens wherever they are known.
+    """Renders and tokenizes for one engine, replaying sampled tokens wherever they are known, and knows how its model
+    writes.
 
-    `template` replaces the model's own. Raises `ConfigError` if there is neither.
+    `template` replaces the model's own, `output_format` names the format instead of the one the template lets assume.
+    Raises `ConfigError` if there is no template, or no format of that name.
     """
 
-    def __init__(self, engine: Engine, ledger: SampledLedger, *, template: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, ledger: SampledLedger, *, template: str | None = None, output_format: str | None = None
+    ) -> None:
         info = engine.info
         source = template or info.chat_template
         if not source:
@@ -42,9 +52,12 @@ class Prompter:
             )
         self._engine = engine
         self._ledger = ledger
+        self._template = ChatTemplate(source, bos_token=info.bos_token, eos_token=info.eos_token)
+        self.form = detect_format(source) if output_format is None else format_named(output_format)
         self.tokenizer = info.tokenizer
         self._renderer = PromptRenderer(
-            ChatTemplate(source, bos_token=info.bos_token, eos_token=info.eos_token),
+            self._template,
+            self.form,
             special_tokens=info.special_tokens,
             tokenizer=info.tokenizer,
             bos_token=info.bos_token,
@@ -58,19 +71,45 @@ class Prompter:
     def remember(self, domain: bytes, message: Message) -> None:
         self._ledger.remember(domain, message)
 
-    async def prompt(self, instructions: str | None, messages: Sequence[Message]) -> Prompt:
-        """The prompt that asks for the next reply. Raises `InvalidRequest` if the template refuses."""
+    async def prompt(self, request: TurnRequest, messages: Sequence[Message]) -> Prompt:
+        """The prompt that asks for the next reply: the request's instructions and tools, then `messages`, which are
+        its history and input. Raises `InvalidRequest` if the template refuses."""
+        instructions = request.instructions
         head = () if instructions is None else (Message(Role.SYSTEM, (Text(instructions),)),)
         try:
-            plan = self._renderer.plan((*head, *messages))
+            plan = self._renderer.plan((*head, *messages), tools=request.tools, thinking=request.thinking)
         except TemplateRejected as error:
             raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
         pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
         ids = plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
-        return Prompt(ids, np.asarray(ids, np.int32), plan.text)
+        return Prompt(ids, np.asarray(ids, np.int32), plan.text, plan.opening)
+
+    def reads_markup(self, request: TurnRequest) -> bool:
+        """Whether a reply may hold more than text: calls, or reasoning the model's template knows of."""
+        return bool(_callable_tools(request)) or self._template.mentions_reasoning
+
+    def parser(self, request: TurnRequest, prompt: Prompt, *, new_call_id: Callable[[], str]) -> OutputParser | None:
+        """A parser of the reply; None where all of it is text."""
+        if not self.reads_markup(request):
+            return None
+        return self.form.parser(_callable_tools(request), new_call_id=new_call_id, opening=prompt.opening)
+
+    def warnings(self, request: TurnRequest) -> tuple[str, ...]:
+        """What of the request this model or its format cannot do as asked."""
+        thinking, template = request.thinking, self._template
+        ignored = (
+            ("thinking", thinking.enabled is not None and not template.knows_thinking_switch),
+            ("reasoning effort", thinking.effort is not None and not template.knows_effort),
+            ("thinking budget", thinking.budget_tokens is not None and not template.knows_budget),
+        )
+        return tuple(f"{name}: this model's template has no switch for it" for name, applies in ignored if applies)
 
     def check_fits(self, prompt: Prompt) -> None:
         """Raises `ContextOverflow` unless the prompt leaves room for at least one token of output."""
         window = self._engine.info.n_ctx
         if len(prompt) >= window:
             raise ContextOverflow(len(prompt), window)
+
+
+def _callable_tools(request: TurnRequest) -> tuple[Tool, ...]:
+    return () if request.tool_choice.mode is ToolMode.NONE else request.tools

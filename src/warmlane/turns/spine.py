@@ -6,8 +6,8 @@ from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import TurnRequest
 from warmlane.errors import EngineFault, ResponseNotFound, Unavailable
 from warmlane.turns.archive import Archived
+from warmlane.turns.asked import read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
-from warmlane.turns.history import read_history
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
@@ -51,10 +51,7 @@ class Spine:
     async def count_tokens(self, request: TurnRequest) -> int:
         parts = self._parts
         binding = await parts.host.resolve(request.model)
-        prompter = parts.prompter(binding)
-        history = await read_history(parts, binding, request)
-        messages = (*history.messages, *prompter.recall(request.domain, request.input))
-        return len(await prompter.prompt(request.instructions, messages))
+        return len((await read_asked(parts, binding, request)).prompt)
 
     async def retrieve(self, response_id: str, tenant: str) -> Archived:
         row = await self._parts.store.get(response_id, tenant, now=self._parts.unix_now())

@@ -5,12 +5,16 @@ A trace is found by response id, in its own security domain only; so the excerpt
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from warmlane.conversation.tools import Tool
 from warmlane.conversation.turn import Divergence, DivergenceCause
 
 EXCERPT_CHARS = 40
@@ -21,17 +25,18 @@ MAX_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One turn: its model, instructions, prompt and reply tokens (int32), and their text."""
+    """One turn: its model, instructions, prompt and reply tokens (int32), their text, and a digest of its tools."""
 
     model: str
     instructions: str | None
     tokens: npt.NDArray[np.int32]
     text: str = field(repr=False)
+    tools: bytes = b""
 
     def answered(self, token_ids: tuple[int, ...], text: str) -> Trace:
         """With the reply behind the prompt."""
         tokens = np.concatenate([self.tokens, np.asarray(token_ids, np.int32)])
-        return Trace(self.model, self.instructions, tokens, self.text + text)
+        return replace(self, tokens=tokens, text=self.text + text)
 
 
 class TraceLog:
@@ -89,6 +94,11 @@ class TraceLog:
         )
 
 
+def tools_digest(tools: Sequence[Tool]) -> bytes:
+    """Of tools as the prompt shows them, their order included; b"" of none."""
+    return hashlib.blake2b(msgspec.msgpack.encode(tools), digest_size=16).digest() if tools else b""
+
+
 def common_prefix(a: npt.NDArray[np.int32], b: npt.NDArray[np.int32]) -> int:
     """How many leading tokens two sequences share."""
     n = min(len(a), len(b))
@@ -101,6 +111,8 @@ def _cause(before: Trace, now: Trace) -> DivergenceCause:
         return DivergenceCause.MODEL_CHANGED
     if before.instructions != now.instructions:
         return DivergenceCause.SYSTEM_CHANGED
+    if before.tools != now.tools:
+        return DivergenceCause.TOOLS_CHANGED
     return DivergenceCause.MESSAGES_CHANGED
 
 

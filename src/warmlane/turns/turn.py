@@ -15,8 +15,8 @@ import structlog
 from msgspec import structs
 
 from warmlane.clock import Timer
-from warmlane.conversation.events import Failed, Finished, Loading, Started, TextDelta, Validated
-from warmlane.conversation.messages import Message, Role, Sampled, Text
+from warmlane.conversation.events import Failed, Finished, Loading, Validated
+from warmlane.conversation.messages import Message, Role, Sampled
 from warmlane.conversation.turn import (
     CacheFacts,
     CacheOutcome,
@@ -24,25 +24,26 @@ from warmlane.conversation.turn import (
     Divergence,
     DivergenceCause,
     Outcome,
-    StopReason,
     Timings,
     TurnRequest,
     Usage,
 )
-from warmlane.engine import protocol
-from warmlane.engine.protocol import Chunk, Ended, EngineEvent, Placed
+from warmlane.engine.protocol import Ended, Placed
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
 from warmlane.store import stored_turn
+from warmlane.turns.asked import Asked, messages_of, read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
-from warmlane.turns.history import read_history
+from warmlane.turns.constraint import Constraint, constraint_of
 from warmlane.turns.parts import ModelPermit, SpineParts
-from warmlane.turns.prompting import Prompt, Prompter
+from warmlane.turns.prompting import Prompt
+from warmlane.turns.reader import ReplyReader
+from warmlane.turns.reply import Reply
 from warmlane.turns.report import report
 from warmlane.turns.stream import ReaderStalled, TurnStream
 from warmlane.turns.suspects import fingerprint
-from warmlane.turns.traces import Trace
+from warmlane.turns.traces import Trace, tools_digest
 
 log = structlog.stdlib.get_logger("warmlane.turn")
 
@@ -56,24 +57,21 @@ class _BindingChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A validated request: its model, the history it continues and the prompt it would prefill cold."""
+    """A validated request, its model, and what the reply is held to."""
 
     binding: Binding
-    history: tuple[Message, ...]
-    other_model: bool
-    prompter: Prompter
-    prompt: Prompt
+    asked: Asked
+    constraint: Constraint
 
 
-@dataclass(slots=True)
-class _Reply:
-    """What the engine has said so far. `lost`: most of the prompt was warm once, and is not any more."""
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A whole reply. `lost`: most of the prompt was warm once, and is not any more."""
 
-    divergence: Divergence | None = None
-    placed: Placed | None = None
-    lost: bool = False
-    text: str = ""
-    ended: Ended | None = None
+    reply: Reply
+    placed: Placed
+    ended: Ended
+    lost: bool
 
 
 class Turn:
@@ -138,7 +136,9 @@ class Turn:
         prepared = await self._prepare()
         if not self._validated:
             self._validated = True
-            await self._stream.put(Validated())
+            asked = prepared.asked
+            warnings = (*asked.prompter.warnings(asked.request), *prepared.constraint.warnings)
+            await self._stream.put(Validated(warnings))
         await self._seated(prepared, deadline)
 
     async def _seated(self, prepared: _Prepared, deadline: Timer) -> None:
@@ -154,8 +154,8 @@ class Turn:
                         prompt = await self._prompt(lease, prepared)
                         trace = self._trace(binding, prompt)
                         with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.tokens)):
-                            reply = await self._generate(lease, trace, prompt)
-                    self._outcome = self._commit(lease, prepared, trace, reply)
+                            said = await self._generate(lease, prepared, trace, prompt)
+                    self._outcome = self._commit(lease, prepared, trace, said)
                 except BaseException:
                     await registry.give_back(lease)
                     raise
@@ -197,19 +197,16 @@ class Turn:
         async with self._flag.heeded():
             binding = await self._bound()
             try:
-                prompter = self._parts.prompter(binding)
-                history = await read_history(self._parts, binding, request)
-                prompt = await prompter.prompt(request.instructions, self._messages(prompter, history.messages))
+                asked = await read_asked(self._parts, binding, request)
             except EngineDied:
                 if self._parts.host.is_current(binding):
                     raise
                 raise _BindingChanged from None
-            prompter.check_fits(prompt)
-            self._parts.suspects(binding).check(fingerprint(request.domain, prompt.tokens))
-        return _Prepared(binding, history.messages, history.other_model, prompter, prompt)
-
-    def _messages(self, prompter: Prompter, history: tuple[Message, ...]) -> tuple[Message, ...]:
-        return (*history, *prompter.recall(self._request.domain, self._request.input))
+            asked.prompter.check_fits(asked.prompt)
+            constraint = await constraint_of(asked.prompter.form, request, opening=asked.prompt.opening)
+            self._parts.suspects(binding).check(fingerprint(request.domain, asked.prompt.tokens))
+        self._request = asked.request
+        return _Prepared(binding, asked, constraint)
 
     def _query(self, prepared: _Prepared) -> LeaseQuery:
         request = self._request
@@ -219,25 +216,27 @@ class Turn:
             instructions=_canonical_instructions(request),
             tenant=request.tenant,
             domain=request.domain,
-            history=(*prepared.history, *request.input),
+            history=(*prepared.asked.history.messages, *request.input),
             stateless=_stateless(request),
             response_id=request.response_id,
-            other_model=prepared.other_model,
+            other_model=prepared.asked.history.other_model,
         )
 
     async def _prompt(self, lease: Lease, prepared: _Prepared) -> Prompt:
         """The prompt that extends what the engine really holds: rendered again only where the leased session knows
         replies by their tokens that the history did not."""
-        if lease.hit and self._request.previous_response_id is not None and lease.session.history != prepared.history:
-            messages = self._messages(prepared.prompter, lease.session.history)
-            prompt = await prepared.prompter.prompt(self._request.instructions, messages)
-            prepared.prompter.check_fits(prompt)
+        request, asked = self._request, prepared.asked
+        known = asked.history.messages
+        if lease.hit and request.previous_response_id is not None and lease.session.history != known:
+            messages = messages_of(asked.prompter, request, lease.session.history)
+            prompt = await asked.prompter.prompt(request, messages)
+            asked.prompter.check_fits(prompt)
             return prompt
-        return prepared.prompt
+        return asked.prompt
 
     def _trace(self, binding: Binding, prompt: Prompt) -> Trace:
         instructions = _canonical_instructions(self._request)
-        return Trace(binding.name, instructions, prompt.tokens, prompt.text)
+        return Trace(binding.name, instructions, prompt.tokens, prompt.text, tools_digest(self._request.tools))
 
     @property
     def _compared(self) -> str | None:
@@ -254,54 +253,58 @@ class Turn:
             return None  # stored, but prefilled before this process or too long ago: there is nothing to compare
         return divergence
 
-    async def _generate(self, lease: Lease, trace: Trace, prompt: Prompt) -> _Reply:
-        request, reply = self._request, _Reply(divergence=self._divergence(trace))
+    async def _generate(self, lease: Lease, prepared: _Prepared, trace: Trace, prompt: Prompt) -> _Said:
+        request, prompter = self._request, prepared.asked.prompter
+        parser = prompter.parser(request, prompt, new_call_id=self._new_call_id)
+        # Where there is markup the engine sees it too, and a stop string must not match in it.
+        reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
+        divergence = self._divergence(trace)
+        reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
         events = lease.session.generate(
-            prompt.ids, sampling=request.sampling, max_output_tokens=request.max_output_tokens, stop=request.stop
+            prompt.ids,
+            sampling=request.sampling,
+            max_output_tokens=request.max_output_tokens,
+            stop=() if parser else request.stop,
+            grammar=prepared.constraint.grammar,
+            top_logprobs=request.top_logprobs,
+            special_text=parser is not None and prompter.form.special_text,
         )
+        lost = False
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Placed) and event.cached_tokens < event.prompt_tokens / 2:
-                    reply.lost = self._parts.traces.knows_half(request.domain, trace)
-                await self._hear(reply, event)
-        if reply.ended is None or reply.placed is None:
-            raise EngineFault("The engine ended the turn without saying how.")
-        return reply
+                    lost = self._parts.traces.knows_half(request.domain, trace)
+                for told in reply.hear(event):
+                    await self._stream.put(told)
+                if reply.cut:
+                    break
+        if reply.cut:
+            lease.session.end_here()
+        return _Said(reply, reply.placed, reply.ending(), lost)
 
-    async def _hear(self, reply: _Reply, event: EngineEvent) -> None:
-        if isinstance(event, Placed):
-            reply.placed = event
-            if reply.divergence is None and event.divergence is not None and not self._compared:
-                reply.divergence = _prefix_left(event.divergence)
-            await self._stream.put(Started(event.prompt_tokens, event.cached_tokens, reply.divergence))
-        elif isinstance(event, Chunk):
-            if event.text:
-                reply.text += event.text
-                await self._stream.put(TextDelta(event.text))
-        else:
-            reply.ended = event
+    def _new_call_id(self) -> str:
+        prefix = "toolu" if self._request.dialect is Dialect.MESSAGES else "call"
+        return f"{prefix}_{self._parts.new_call_id()}"
 
-    def _commit(self, lease: Lease, prepared: _Prepared, trace: Trace, reply: _Reply) -> Outcome:
+    def _commit(self, lease: Lease, prepared: _Prepared, trace: Trace, said: _Said) -> Outcome:
         """The reply becomes part of the conversation. No await: it happens whole or not at all."""
-        assert reply.ended is not None
-        assert reply.placed is not None
-        ended, placed = reply.ended, reply.placed
-        sampled = Sampled(ended.token_ids, ended.token_text, prepared.prompter.tokenizer) if ended.token_ids else None
-        parts = (Text(reply.text),) if reply.text else ()
-        message = Message(Role.ASSISTANT, parts, sampled)
-        history = (*self._messages(prepared.prompter, prepared.history), message)
+        placed, ended, reader, prompter = said.placed, said.ended, said.reply.reader, prepared.asked.prompter
+        sampled = Sampled(ended.token_ids, ended.token_text, prompter.tokenizer) if ended.token_ids else None
+        message = Message(Role.ASSISTANT, reader.parts, sampled)
+        history = (*messages_of(prompter, self._request, prepared.asked.history.messages), message)
         trace = trace.answered(ended.token_ids, ended.token_text)
         lease.session.commit(history, len(trace.tokens))
-        prepared.prompter.remember(self._request.domain, message)
+        prompter.remember(self._request.domain, message)
         self._parts.traces.remember(self._request.domain, self._request.response_id, trace)
         return Outcome(
             message=message,
-            stop_reason=StopReason(ended.reason.value),
+            stop_reason=said.reply.stop_reason,
             stop_sequence=ended.stop_sequence,
-            usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens),
+            usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens, reader.reasoning_tokens),
             cache=CacheFacts(
-                _cache_outcome(lease, placed), _reason(lease, reply).value, placed.cached_tokens, reply.divergence
+                _cache_outcome(lease, placed), _reason(lease, said).value, placed.cached_tokens, said.reply.divergence
             ),
+            logprobs=reader.logprobs,
             timings=Timings(self._queued_s * 1000, ended.prefill_ms, ended.decode_ms),
         )
 
@@ -342,21 +345,11 @@ def _canonical_instructions(request: TurnRequest) -> str | None:
     return "\n\n".join(message.text for message in opening) if opening else None
 
 
-def _reason(lease: Lease, reply: _Reply) -> MissReason:
+def _reason(lease: Lease, said: _Said) -> MissReason:
     """Why so much was prefilled: what the lookup found, or if that was no miss, that the engine gave up the cells."""
-    if reply.lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
+    if said.lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
         return MissReason.EVICTED
     return lease.reason
-
-
-def _prefix_left(left: protocol.Divergence) -> Divergence:
-    return Divergence(
-        cause=DivergenceCause.PREFIX_LEFT,
-        offset=left.offset,
-        missed_tokens=left.cached_tokens - left.offset,
-        before=left.cached,
-        now=left.prompt,
-    )
 
 
 def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warmlane.conversation.messages import Message, Reasoning, Role, Sampled, Text
+from warmlane.conversation.messages import Message, Reasoning, Role, Sampled, Text, ToolCall
 from warmlane.prompts import SampledLedger
 
 A, B = b"a" * 16, b"b" * 16
@@ -42,3 +42,13 @@ def test_tokens_are_bounded_and_the_least_used_go_first() -> None:
     assert found == [True, False, True]
     ledger.remember(A, said("too long", 1, 2, 3, 4, 5))
     assert len(ledger) == 2
+
+
+def test_calls_come_back_in_the_clients_own_json() -> None:
+    ledger = SampledLedger()
+    made = ToolCall("call_1", "f", '{"a": 1, "b": "é"}')
+    ledger.remember(A, Message(Role.ASSISTANT, (Text("see: \n"), made), Sampled((1, 2), "raw", "t")))
+    back = Message(Role.ASSISTANT, (Text("see:"), ToolCall("call_1", "f", '{"b":"\\u00e9","a":1}')))
+    assert ledger.recall(A, [back])[0].sampled == Sampled((1, 2), "raw", "t")
+    other = Message(Role.ASSISTANT, (Text("see:"), ToolCall("call_1", "f", '{"b":"e","a":1}')))
+    assert ledger.recall(A, [other])[0].sampled is None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from warmlane.conversation.messages import Message, Role, Sampled, Text, ToolCall, ToolResult
 from warmlane.errors import ConfigError
 from warmlane.prompts import ChatTemplate, PromptPlan, PromptRenderer, TemplateRejected, TextRun, TokenRun
+from warmlane.prompts.formats import detect_format
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
@@ -18,7 +19,8 @@ SPECIAL = ("<|im_start|>", "<|im_end|>")
 
 
 def renderer(template: str = CHATML, **options: object) -> PromptRenderer:
-    return PromptRenderer(ChatTemplate(template), special_tokens=SPECIAL, tokenizer="t1", **options)  # type: ignore[arg-type]
+    form = detect_format(template)
+    return PromptRenderer(ChatTemplate(template), form, special_tokens=SPECIAL, tokenizer="t1", **options)  # type: ignore[arg-type]
 
 
 def user(text: str) -> Message:
@@ -184,10 +186,20 @@ def test_no_part_of_a_tool_call_becomes_a_control_token(name: str) -> None:
 
 
 def test_arguments_too_deep_to_parse_keep_their_text() -> None:
-    template = "{% for m in messages %}{{ m.tool_calls[0].function.arguments }}{% endfor %}"
+    template = (
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "{{ c.function.name }}({{ c.function.arguments if c.function.arguments is string else 'mapping' }})"
+        "{% endfor %}{% endfor %}"
+    )
     deep = '{"a":' * 5000
     plan = renderer(template).plan([Message(Role.ASSISTANT, (ToolCall("c", "f", deep),))])
-    assert flat(plan) == deep
+    assert flat(plan) == f"f({deep})"
+
+
+def test_json_that_cannot_be_walked_is_refused() -> None:
+    nested = '{"a":' * 200 + "{}" + "}" * 200
+    with pytest.raises(TemplateRejected, match="too deep"):
+        renderer().plan([Message(Role.ASSISTANT, (ToolCall("c", "f", nested),))])
 
 
 def test_what_templates_are_written_for_is_there() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.prompts import ChatTemplate, PromptRenderer, TextRun
+from warmlane.prompts.formats import detect_format
 from warmlane.prompts.shape import Shape, shape_of, shaped
 
 TAKES_ALL = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -58,13 +59,13 @@ DIALOGUE = [said(S, "s0"), said(U, "u1"), said(A, "a1"), said(S, "s1"), said(U, 
     ],
 )
 def test_nothing_is_lost_and_nothing_is_moved(template: str, shown: str) -> None:
-    renderer = PromptRenderer(ChatTemplate(template), special_tokens=(), tokenizer="t")
+    renderer = PromptRenderer(ChatTemplate(template), detect_format(template), special_tokens=(), tokenizer="t")
     assert "".join(run.text for run in renderer.plan(DIALOGUE).runs if isinstance(run, TextRun)) == shown
 
 
 @pytest.mark.parametrize("template", [TAKES_ALL, FIRST_ONLY, NO_SYSTEM, DROPS_LATE_SYSTEM])
 def test_with_a_changing_reminder_each_turn_still_extends_the_one_before(template: str) -> None:
-    renderer = PromptRenderer(ChatTemplate(template), special_tokens=(), tokenizer="t")
+    renderer = PromptRenderer(ChatTemplate(template), detect_format(template), special_tokens=(), tokenizer="t")
     history: list[Message] = [said(S, "be brief")]
     before = ""
     for turn in range(6):

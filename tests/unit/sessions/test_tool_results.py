@@ -81,3 +81,13 @@ def test_anything_else_is_refused_by_call_id(
 def test_open_calls_are_those_without_a_result() -> None:
     assert open_calls((calls("a", "b"), result("b"))) == ("a",)
     assert open_calls((calls("a"), result("a"), calls("b"))) == ("b",)
+
+
+def test_a_call_that_was_cut_off_may_be_answered_and_need_not() -> None:
+    cut = Message(Role.ASSISTANT, (ToolCall("a", "f", "{}"), ToolCall("b", "f", '{"x": ')))
+    assert canonical_tool_results((cut,), (result("a"), USER)) == (result("a"), USER)
+    assert canonical_tool_results((cut,), (result("b", "a"),)) == (result("a"), result("b"))
+    with pytest.raises(InvalidRequest, match="'a' has no result"):
+        canonical_tool_results((cut,), (result("b"),))
+    assert canonical_tool_results((), (cut, result("a"), USER)) == (cut, result("a"), USER)
+    assert open_calls((cut, result("a"), USER, calls("c"))) == ("c",)

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from support.spine import Rig, rig, said, user
+from warmlane.conversation.tools import Tool
 from warmlane.conversation.turn import Dialect, Divergence, DivergenceCause
-from warmlane.turns.traces import EXCERPT_CHARS, Trace, TraceLog
+from warmlane.turns.traces import EXCERPT_CHARS, Trace, TraceLog, tools_digest
 
 A, B = b"a" * 16, b"b" * 16
 
 
-def trace(text: str, *, model: str = "m", instructions: str | None = None) -> Trace:
-    return Trace(model, instructions, np.frombuffer(text.encode(), np.uint8).astype(np.int32), text)
+def trace(text: str, *, model: str = "m", instructions: str | None = None, tools: bytes = b"") -> Trace:
+    return Trace(model, instructions, np.frombuffer(text.encode(), np.uint8).astype(np.int32), text, tools)
 
 
 def compared(before: Trace, now: Trace) -> Divergence | None:
@@ -38,6 +39,17 @@ def test_the_token_and_both_texts_are_told() -> None:
         before="x" * EXCERPT_CHARS + "old tail",
         now="x" * EXCERPT_CHARS + "new tail and more",
     )
+
+
+def test_a_changed_tool_is_named_also_where_only_the_order_changed() -> None:
+    one, two = Tool(name="one"), Tool(name="two")
+    before = trace("one", tools=tools_digest([one, two]))
+    now = compared(before, trace("two", tools=tools_digest([two, one])))
+    assert now is not None
+    assert now.cause is DivergenceCause.TOOLS_CHANGED
+    same = compared(before, trace("two", tools=tools_digest([one, two])))
+    assert same is not None
+    assert same.cause is DivergenceCause.MESSAGES_CHANGED
 
 
 def test_model_then_system_then_messages() -> None:

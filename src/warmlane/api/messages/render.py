@@ -21,9 +21,10 @@ STOP_REASONS: dict[StopReason, wire.StopReason] = {
 }
 
 
-_MISS_TYPES: dict[DivergenceCause, Literal["model_changed", "system_changed", "messages_changed"]] = {
+_MISS_TYPES: dict[DivergenceCause, Literal["model_changed", "system_changed", "tools_changed", "messages_changed"]] = {
     DivergenceCause.MODEL_CHANGED: "model_changed",
     DivergenceCause.SYSTEM_CHANGED: "system_changed",
+    DivergenceCause.TOOLS_CHANGED: "tools_changed",
     DivergenceCause.MESSAGES_CHANGED: "messages_changed",
 }
 

@@ -67,7 +67,7 @@ class MissReason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why the prompt did not extend the one of `diagnostics.previous_message_id`. Beside the vendor's fields: the token
     at which it left it, and excerpts of both texts from there."""
 
-    type: Literal["model_changed", "system_changed", "messages_changed", "previous_message_not_found"]
+    type: Literal["model_changed", "system_changed", "tools_changed", "messages_changed", "previous_message_not_found"]
     cache_missed_input_tokens: int | UnsetType = UNSET
     offset_tokens: int | UnsetType = UNSET
     before: str = ""

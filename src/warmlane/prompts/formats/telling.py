@@ -49,6 +49,6 @@ def _described(tool: Tool) -> str:
         "" if tool.description is None else f'"description": {json.dumps(tool.description, ensure_ascii=False)}, '
     )
     return (
-        f'{{"type": "function", "function": {{"name": {json.dumps(tool.name)}, {described}'
+        f'{{"type": "function", "function": {{"name": {json.dumps(tool.name, ensure_ascii=False)}, {described}'
         f'"parameters": {json.dumps(parameters, ensure_ascii=False)}}}}}'
     )
