@@ -41,7 +41,7 @@ check: $(INSTALL_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit --numprocesses auto
+	$(BIN)/python -m pytest tests/unit --numprocesses auto -m "not postgres"
 
 test: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests --ignore=tests/soak

@@ -148,9 +148,14 @@ class Settings(BaseSettings):
         None, description="The longest gap in a stream that a prefill beside it may cause; no bound by default."
     )
     store: str = Field(
-        default_factory=default_store, min_length=1, description="Where responses are kept: a path, a URL, or memory:."
+        default_factory=default_store,
+        min_length=1,
+        description="Where responses are kept: a path, a PostgreSQL URL, or memory:.",
     )
     store_timeout_s: Seconds = Field(5.0, description="How long the store may take before a request gets 503.")
+    store_max_size: ByteSize = Field(
+        ByteSize(10 << 30), description="What the store may hold before the oldest conversations go; 0 for no limit."
+    )
     api_key: Annotated[tuple[ApiKey, ...], NoDecode, BeforeValidator(_api_keys)] = Field(
         (), repr=False, description="TENANT=KEY; give it several times for several keys."
     )

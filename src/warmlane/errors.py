@@ -9,12 +9,14 @@ WarmlaneError
 │   ├── Unauthorized            no key, or an unknown one
 │   ├── ModelNotFound
 │   ├── ResponseNotFound        retrieve or delete of an id this tenant does not have
+│   ├── ConversationNotFound    no conversation, or no item in it, of that id for this tenant
 │   ├── SessionNotFound         no warm session of that id for this tenant
 │   └── PreviousResponseNotFound
 ├── Overloaded                  nothing is wrong with the request; try again later
 │   ├── QueueFull               the admission budget is spent
 │   ├── QueueTimeout            waited for a seat until the deadline
-│   └── Unavailable             draining, loading, or the engine or store is down
+│   └── Unavailable             draining, loading, or the engine is down
+│       └── StoreUnavailable    the response store is locked, full, slow or gone
 ├── SessionError                a session was used against its contract (a bug in the caller)
 │   ├── SessionBusy
 │   └── SessionDisposed
@@ -99,6 +101,19 @@ class ResponseNotFound(RequestError):
         self.response_id = response_id
 
 
+class ConversationNotFound(RequestError):
+    """This tenant has no conversation of that id, or the conversation no such item."""
+
+    def __init__(self, conversation_id: str, item_id: str | None = None, *, param: str = "conversation_id") -> None:
+        if item_id is None:
+            message = f"No conversation found with id {conversation_id!r}."
+        else:
+            message, param = f"No item {item_id!r} found in conversation {conversation_id!r}.", "item_id"
+        super().__init__(message, param=param)
+        self.conversation_id = conversation_id
+        self.item_id = item_id
+
+
 class SessionNotFound(RequestError):
     """This tenant has no warm session of that id."""
 
@@ -151,6 +166,13 @@ class QueueTimeout(Overloaded):
 
 class Unavailable(Overloaded):
     """The server drains, a model loads, or the engine or the store is down."""
+
+
+class StoreUnavailable(Unavailable):
+    """The response store did not do what it was asked within its timeout: it is locked, full, slow or gone.
+
+    A row that was to be written may or may not be there, but never in part.
+    """
 
 
 class SessionError(WarmlaneError):

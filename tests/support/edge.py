@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import httpx
 from anthropic.types import RawMessageStreamEvent
@@ -19,6 +19,7 @@ from support.manual_clock import ManualClock
 from warmlane.api.app import assemble
 from warmlane.api.settings import Edge, EdgeSettings
 from warmlane.api.signing import KEY_BYTES, Signer
+from warmlane.turns.conversations import ConversationArchive
 
 UNIX_S = 1_750_000_000
 JSON = {"content-type": "application/json"}
@@ -29,6 +30,7 @@ def edge_app(
     *,
     host: FakeHost | None = None,
     archive: FakeArchive | None = None,
+    conversations: ConversationArchive | None = None,
     settings: EdgeSettings | None = None,
     clock: ManualClock | None = None,
 ) -> ASGIApp:
@@ -36,6 +38,7 @@ def edge_app(
     edge = Edge(
         turns=turns,
         archive=archive or FakeArchive(),
+        conversations=cast(ConversationArchive, conversations),
         host=host or FakeHost(),
         settings=settings or EdgeSettings(),
         clock=clock or ManualClock(),

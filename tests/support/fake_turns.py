@@ -30,7 +30,7 @@ from warmlane.conversation.turn import (
 from warmlane.errors import ModelNotFound, ResponseNotFound
 from warmlane.host.view import ModelCard, Readiness, SessionCard
 from warmlane.sessions import Secrets
-from warmlane.turns.archive import Archived
+from warmlane.turns.archive import Archived, Erasure
 from warmlane.turns.stream import TurnStream
 
 MODEL = "tiny"
@@ -238,3 +238,9 @@ class FakeArchive:
     async def delete(self, response_id: str, tenant: str) -> None:
         await self.retrieve(response_id, tenant)
         del self.rows[tenant, response_id]
+
+    async def erase(self, tenant: str) -> Erasure:
+        mine = [key for key in self.rows if key[0] == tenant]
+        for key in mine:
+            del self.rows[key]
+        return Erasure(responses=len(mine), conversations=0)

@@ -9,7 +9,7 @@ from warmlane.engine.config import EngineConfig
 from warmlane.engine.local import LocalEngine
 from warmlane.engine.protocol import EngineEvent, EngineInfo, GenerateRequest, OwnerId, TextPiece
 from warmlane.engine.stats import EngineStats
-from warmlane.store import Chain, ResponseStore, StoredTurn
+from warmlane.store import Chain, Continued, ConversationStore, Erased, ResponseStore, RunLog, StoredTurn
 
 
 class Barrier:
@@ -42,11 +42,19 @@ class HoldingStore:
         self.saving = Barrier()
         self.failure: Exception | None = None
 
-    async def save(self, turn: StoredTurn) -> None:
+    @property
+    def runs(self) -> RunLog:
+        return self._store.runs
+
+    @property
+    def conversations(self) -> ConversationStore:
+        return self._store.conversations
+
+    async def save(self, turn: StoredTurn, *, continued: Continued | None = None) -> None:
         await self.saving.passed()
         if self.failure is not None:
             raise self.failure
-        await self._store.save(turn)
+        await self._store.save(turn, continued=continued)
 
     async def get(self, response_id: str, tenant: str, *, now: float) -> StoredTurn | None:
         return await self._store.get(response_id, tenant, now=now)
@@ -59,6 +67,9 @@ class HoldingStore:
 
     async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
         return await self._store.prune(now=now, max_bytes=max_bytes)
+
+    async def erase(self, tenant: str) -> Erased:
+        return await self._store.erase(tenant)
 
     async def close(self) -> None:
         await self._store.close()
@@ -111,6 +122,9 @@ class HoldingEngine:
 
     async def truncate(self, owner: OwnerId, length: int) -> bool:
         return await asyncio.shield(self._engine.truncate(owner, length))
+
+    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+        await asyncio.shield(self._engine.forget(domain, reply, at=at, keep=keep))
 
     async def reset(self) -> None:
         await asyncio.shield(self._engine.reset())

@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def live_server(*flags: str, store: Path | None = None) -> Iterator[LiveServer]:
+def live_server(*flags: str, store: Path | str | None = None) -> Iterator[LiveServer]:
     """Start a server on a free port and wait until it says where it serves; stop it at the end."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "warmlane", "serve", "--port", "0"]

@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from warmlane.api.admin import health, models, sessions
+from warmlane.api.admin import data, health, models, sessions
 from warmlane.api.chat import routes as chat
+from warmlane.api.conversations import routes as conversations_routes
 from warmlane.api.errors import HttpRefusal
 from warmlane.api.guard import Guard
 from warmlane.api.messages import routes as messages
@@ -23,6 +24,7 @@ from warmlane.api.signing import Signer
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
+from warmlane.turns.conversations import ConversationArchive
 from warmlane.turns.service import TurnService
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
@@ -33,6 +35,7 @@ def create_app(
     *,
     turns: TurnService,
     archive: ResponseArchive,
+    conversations: ConversationArchive,
     host: HostView,
     settings: EdgeSettings | None = None,
     clock: Clock | None = None,
@@ -49,6 +52,7 @@ def create_app(
     edge = Edge(
         turns=turns,
         archive=archive,
+        conversations=conversations,
         host=host,
         settings=settings or EdgeSettings(),
         clock=clock or SystemClock(),
@@ -75,10 +79,11 @@ def assemble(
                 yield
 
     app = FastAPI(lifespan=run, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    for turn_routes in (responses.routes(edge), messages.routes(edge), chat.routes(edge)):
-        app.router.routes.extend(turn_routes)
+    for dialect in (responses, messages, chat, conversations_routes):
+        app.router.routes.extend(dialect.routes(edge))
     models.add_routes(app, edge)
     sessions.add_routes(app, edge)
+    data.add_routes(app, edge)
     health.add_routes(app, edge, registry=registry, before_scrape=before_scrape)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Guard, edge=edge)

@@ -14,6 +14,7 @@ from warmlane.api import jsonio
 from warmlane.conversation.turn import Usage
 from warmlane.errors import (
     ContextOverflow,
+    ConversationNotFound,
     EngineDied,
     EngineError,
     InvalidRequest,
@@ -25,6 +26,7 @@ from warmlane.errors import (
     RequestError,
     ResponseNotFound,
     SessionNotFound,
+    StoreUnavailable,
     ThreadsUnsupported,
     Unauthorized,
     WarmlaneError,
@@ -146,7 +148,7 @@ def _request_error(error: RequestError) -> WireError:
             return WireError(401, error.message, code="invalid_api_key")
         case ModelNotFound():
             return WireError(404, error.message, code="model_not_found", param=error.param)
-        case ResponseNotFound() | SessionNotFound():
+        case ResponseNotFound() | SessionNotFound() | ConversationNotFound():
             return WireError(404, error.message, param=error.param)
         case PreviousResponseNotFound():
             return WireError(400, error.message, code="previous_response_not_found", param=error.param)
@@ -163,7 +165,13 @@ def _overloaded(error: Overloaded) -> WireError:
     retry_after_s = max(1, error.retry_after_s)
     if isinstance(error, QueueFull):
         return WireError(429, error.message, "rate_limit_error", "queue_full", retry_after_s=retry_after_s)
-    code = "queue_timeout" if isinstance(error, QueueTimeout) else "service_unavailable"
+    match error:
+        case QueueTimeout():
+            code = "queue_timeout"
+        case StoreUnavailable():
+            code = "store_unavailable"
+        case _:
+            code = "service_unavailable"
     return WireError(503, error.message, "overloaded_error", code, retry_after_s=retry_after_s)
 
 

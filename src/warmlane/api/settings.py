@@ -12,6 +12,7 @@ from warmlane.api.signing import Signer
 from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
+from warmlane.turns.conversations import ConversationArchive
 from warmlane.turns.service import TurnService
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -51,6 +52,7 @@ class Edge:
 
     turns: TurnService
     archive: ResponseArchive
+    conversations: ConversationArchive
     host: HostView
     settings: EdgeSettings
     clock: Clock = field(default_factory=SystemClock)

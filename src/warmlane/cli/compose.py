@@ -15,6 +15,7 @@ from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import LOOPBACK_HOSTS, EdgeSettings
 from warmlane.cli.engine_readings import EngineReadings
+from warmlane.cli.housekeeping import Housekeeper
 from warmlane.cli.keys import is_loopback, load_api_keys
 from warmlane.cli.models import (
     ModelSource,
@@ -27,18 +28,16 @@ from warmlane.clock import SystemClock
 from warmlane.config import Settings
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
-from warmlane.errors import ConfigError, Unavailable, WarmlaneError
+from warmlane.errors import ConfigError, Unavailable
 from warmlane.host import Aliases, Binding, Loader, ModelGate, ModelHost
 from warmlane.observe import ModelNumbers
 from warmlane.sessions import Lane, Purpose, Secrets, SessionDefaults, SessionRegistry, effective_capacity
-from warmlane.store import ResponseStore, key_file_of, open_store
+from warmlane.store import key_file_of, open_store
+from warmlane.turns.conversations import StoredConversations
 from warmlane.turns.parts import SpineParts
 from warmlane.turns.spine import Spine
 
 log = logging.getLogger(__name__)
-
-HOUSEKEEPING_S = 15.0
-"""Between two sweeps of expired sessions and rows."""
 
 
 class Server:
@@ -81,9 +80,11 @@ async def build(settings: Settings) -> Server:
         keys = KeyRing(_ring(load_api_keys(settings), settings.admin_key))
         spine, engines = Spine(parts), EngineReadings(parts.host)
         parts.metrics.watch_engines(engines.readings)
+        await _keep_house(settings, parts, spine, opened)
         app = create_app(
             turns=spine,
             archive=spine,
+            conversations=StoredConversations(parts.store, unix_now=parts.unix_now),
             host=parts.host,
             settings=EdgeSettings(
                 keys=keys,
@@ -98,6 +99,14 @@ async def build(settings: Settings) -> Server:
         )
         return Server(app, parts.host, opened.pop_all(), settings=settings, keys=keys)
     raise AssertionError("unreachable: the stack swallows nothing")
+
+
+async def _keep_house(settings: Settings, parts: SpineParts, spine: Spine, opened: AsyncExitStack) -> None:
+    keeper = Housekeeper(parts.host, parts.store, spine, max_bytes=int(settings.store_max_size) or None)
+    # Once before the first request, so that nobody sees a run in progress that a killed server has left.
+    await keeper.once()
+    task = asyncio.create_task(keeper.run(), name="housekeeping")
+    opened.callback(task.cancel)
 
 
 async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExitStack) -> SpineParts:
@@ -127,8 +136,6 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     except Unavailable as error:
         raise ConfigError(f"The model {model.name} could not be loaded: {error.message}") from error
     parts.metrics.watch(lambda: _numbers(host.bindings()))
-    housekeeping = asyncio.create_task(_keep_house(host, store), name="housekeeping")
-    opened.callback(housekeeping.cancel)
     return parts
 
 
@@ -213,17 +220,6 @@ def _ring(keys: Iterable[config.ApiKey], admin_key: str | None) -> list[ApiKey]:
 
 def _n_tenants(keys: Iterable[config.ApiKey]) -> int:
     return max(1, len({key.tenant for key in keys}))
-
-
-async def _keep_house(host: ModelHost, store: ResponseStore) -> None:
-    while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
-        for binding in host.bindings():
-            binding.registry.sweep()
-        try:
-            await store.prune(now=time.time())
-        except WarmlaneError as error:
-            log.warning("rows were not pruned: %s", error)
 
 
 def _numbers(bindings: Iterable[Binding]) -> Iterator[ModelNumbers]:

@@ -52,13 +52,7 @@ def _complain(message: str, exit_code: int) -> int:
     return exit_code
 
 
-_METAVARS = {
-    "alias": "PATTERN=MODEL",
-    "api_key": "TENANT=KEY",
-    "on_demand": "MODEL",
-    "ram_cache": "SIZE",
-    "disk_cache_size": "SIZE",
-}
+_METAVARS = {"alias": "PATTERN=MODEL", "api_key": "TENANT=KEY", "on_demand": "MODEL"}
 
 
 def _option(name: str) -> OptionInfo:
@@ -72,7 +66,7 @@ def _option(name: str) -> OptionInfo:
     shown = "" if default in (None, False, "") else f" [default: {default}]"
     flag = flag_of(name)
     declared = f"{flag}/--no-{flag[2:]}" if setting.annotation is bool else flag
-    metavar = _METAVARS.get(name)
+    metavar = "SIZE" if setting.annotation is ByteSize else _METAVARS.get(name)
     option = typer.Option(declared, help=f"{setting.description}{shown}", metavar=metavar)
     assert isinstance(option, OptionInfo)
     return option
@@ -119,6 +113,7 @@ def serve(
     disk_cache_size: Annotated[str | None, _option("disk_cache_size")] = None,
     max_inter_token_ms: Annotated[float | None, _option("max_inter_token_ms")] = None,
     store: Annotated[str | None, _option("store")] = None,
+    store_max_size: Annotated[str | None, _option("store_max_size")] = None,
     store_timeout_s: Annotated[float | None, _option("store_timeout_s")] = None,
     api_key: Annotated[list[str] | None, _option("api_key")] = None,
     admin_key: Annotated[str | None, _option("admin_key")] = None,

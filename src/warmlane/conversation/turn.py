@@ -41,6 +41,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request. The edge builds it; nothing behind the edge sees a wire format.
 
     `input` is what this request adds (Responses) or the whole history (Messages and Chat, whose clients replay it).
+    `conversation_id` names a kept conversation whose end this is said at, instead of a previous response.
     `compare_to` names the turn whose prompt this one should extend, where that is not the previous response.
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
     row so that a later retrieve can answer with it, and never read behind the edge. `top_logprobs` asks for the log
@@ -56,6 +57,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     input: tuple[Message, ...]
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation_id: str | None = None
     compare_to: str | None = None
     prompt_cache_key: str | None = None
     store: bool = False

@@ -14,6 +14,7 @@ from warmlane.engine.messages import (
     Cancel,
     Command,
     Done,
+    Forget,
     Release,
     Report,
     Reset,
@@ -165,6 +166,10 @@ class WorkerEngine:
         answer = await self._ask(lambda call: Truncate(call, owner, length))
         assert isinstance(answer, Done)
         return answer.ok
+
+    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+        if self.ready:
+            await self._ask(lambda call: Forget(call, domain, tuple(reply), at, keep))
 
     async def reset(self) -> None:
         await self._ask(Reset)

@@ -82,6 +82,14 @@ class Truncate(msgspec.Struct, frozen=True, tag="truncate"):
     length: int
 
 
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    call: int
+    domain: bytes
+    reply: tuple[int, ...]
+    at: int
+    keep: int
+
+
 class Reset(msgspec.Struct, frozen=True, tag="reset"):
     call: int
 
@@ -94,7 +102,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Free the model and exit 0."""
 
 
-Command = Start | Tokenize | Submit | Cancel | Release | Truncate | Reset | AskStats | Stop
+Command = Start | Tokenize | Submit | Cancel | Release | Truncate | Forget | Reset | AskStats | Stop
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
@@ -113,7 +121,7 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """A release, truncate or reset took effect; `ok` is truncate's answer."""
+    """A release, truncate, forget or reset took effect; `ok` is truncate's answer."""
 
     call: int
     ok: bool

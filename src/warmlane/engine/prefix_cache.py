@@ -6,9 +6,11 @@ loses work, never correctness; every tier is bounded by its domain and verified 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from warmlane.engine.backends.base import Backend, Tokenizer
 from warmlane.engine.chains import Chain, ChainPool
@@ -17,7 +19,7 @@ from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
-from warmlane.engine.vectors import Int32Array, common_prefix
+from warmlane.engine.vectors import Int32Array, IntVector, common_prefix
 
 USELESS_SHARE = 1 / 32
 """The share of the hot budget that cells may keep while turns run to which they are of no use."""
@@ -143,6 +145,40 @@ class PrefixCache:
         if purge and chain is not None:
             self._rescue(chain)
         self.pool.release(owner, purge=purge)
+
+    def forget(self, domain: bytes, reply: Sequence[int], *, at: int, keep: int) -> None:
+        """See `protocol.Engine.forget`."""
+        tokens = self._turn_with(domain, IntVector(reply).view, at)
+        if reply and not tokens.size:
+            return
+        for chain in self.pool:
+            if chain.running or chain.domain != domain:
+                continue
+            if not tokens.size:
+                self.pool.drop(chain)
+            elif chain.owner is None and common_prefix(chain.tokens.view, tokens) > keep:
+                self._cut(chain, keep)
+        self._saver.forget_domain(domain, tokens, keep=keep)
+
+    def _cut(self, chain: Chain, keep: int) -> None:
+        # One that cannot be cut is dropped by the pool; an empty one is of no use.
+        if self.pool.truncate(chain, keep) and not keep:
+            self.pool.drop(chain)
+
+    def _turn_with(self, domain: bytes, reply: Int32Array, at: int) -> Int32Array:
+        """The prompt and the reply of the turn that has `reply` at position `at`; empty if it is in no tier. The last
+        token that was sampled is often not computed: it may be missing."""
+        for tokens in self._of_domain(domain):
+            held = tokens[at : at + reply.size]
+            if held.size and held.size >= reply.size - 1 and np.array_equal(held, reply[: held.size]):
+                return tokens[: at + reply.size].copy()
+        return IntVector().view
+
+    def _of_domain(self, domain: bytes) -> Iterable[Int32Array]:
+        yield from (c.tokens.view for c in self.pool if c.domain == domain)
+        yield from (s.tokens for s in self.ram.index if s.domain == domain)
+        if self.disk is not None:
+            yield from self.disk.of_domain(domain)
 
     def checkpoint(self, chain: Chain, remaining: int) -> None:
         """After a slice of prefill, with `remaining` tokens to compute. A model that cannot truncate returns to

@@ -24,6 +24,7 @@ from warmlane.engine.messages import (
     Cancel,
     Command,
     Done,
+    Forget,
     Release,
     Report,
     Reset,
@@ -130,6 +131,9 @@ class Worker:
                     reports.send(Done(call, ok=True))
                 case Truncate(call, owner, length):
                     reports.send(Done(call, ok=scheduler.truncate(owner, length)))
+                case Forget(call, domain, reply, at, keep):
+                    scheduler.cache.forget(domain, reply, at=at, keep=keep)
+                    reports.send(Done(call, ok=True))
                 case Reset(call):
                     scheduler.reset()
                     reports.send(Done(call, ok=True))

@@ -48,6 +48,11 @@ class SampledLedger:
         """The same messages, each assistant one that was remembered now carrying its tokens."""
         return tuple(self._recall_one(domain, m) for m in messages)
 
+    def forget(self, domain: bytes) -> None:
+        """Remember nothing of a domain any more."""
+        for key in [key for key in self._entries if key[0] == domain]:
+            self._discard(key)
+
     def _recall_one(self, domain: bytes, message: Message) -> Message:
         if message.role is not Role.ASSISTANT or message.sampled is not None:
             return message

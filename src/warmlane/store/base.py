@@ -7,7 +7,7 @@ All times are Unix seconds and come from the caller, so that a store has no cloc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,22 +15,34 @@ import msgspec
 
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import Outcome, StopReason, TurnRequest
+from warmlane.store.conversations import Continued, ConversationStore
+from warmlane.store.runs import RunLog
 
 DAY_S = 86_400.0
 
 
 class TurnStatus(StrEnum):
-    """How a stored turn ended. Both can be chained on; `incomplete` was cut by a length limit."""
+    """Where a stored turn is. `completed` and `incomplete` (cut by a length limit) can be chained on; the others have
+    no outcome."""
 
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (TurnStatus.QUEUED, TurnStatus.IN_PROGRESS)
 
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One row: what a turn was asked and what it answered.
 
-    `input` is what this turn added to the conversation, not the whole of it; `outcome.message` carries its sampled
-    token ids. `echo` is the dialect's own JSON, opaque here.
+    `input` is what this turn added to the conversation, not the whole of it; `outcome` is None unless the turn
+    succeeded, and its message carries its sampled token ids. `echo` and `error` are the dialect's own JSON, opaque
+    here. `domain` is the security domain its KV was computed in, by which that is found when it must go.
     """
 
     id: str
@@ -42,13 +54,15 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     status: TurnStatus
     instructions: str | None = None
     input: tuple[Message, ...]
-    outcome: Outcome
+    outcome: Outcome | None = None
     echo: bytes = b"{}"
+    error: bytes | None = None
+    domain: bytes | None = None
 
     @property
-    def output(self) -> Message:
+    def output(self) -> Message | None:
         """What the assistant answered."""
-        return self.outcome.message
+        return None if self.outcome is None else self.outcome.message
 
 
 class ChainTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +119,13 @@ def stored_turn(
 ) -> StoredTurn:
     """The row of a turn that succeeded."""
     cut = outcome.stop_reason is StopReason.LENGTH
+    row = queued_turn(request, created_at=created_at, retention=retention)
+    status = TurnStatus.INCOMPLETE if cut else TurnStatus.COMPLETED
+    return msgspec.structs.replace(row, status=status, outcome=outcome)
+
+
+def queued_turn(request: TurnRequest, *, created_at: float, retention: Retention | None = None) -> StoredTurn:
+    """The row of a turn that was accepted and has not run."""
     return StoredTurn(
         id=request.response_id,
         tenant=request.tenant,
@@ -112,26 +133,47 @@ def stored_turn(
         previous_response_id=request.previous_response_id,
         created_at=created_at,
         expires_at=(retention or Retention()).expires_at(created_at, request.retention_s),
-        status=TurnStatus.INCOMPLETE if cut else TurnStatus.COMPLETED,
+        status=TurnStatus.QUEUED,
         instructions=request.instructions,
         input=request.input,
-        outcome=outcome,
         echo=request.echo,
+        domain=request.domain,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What was deleted: ids of responses and of conversations, and the security domains their KV was computed in."""
+
+    response_ids: tuple[str, ...] = ()
+    conversation_ids: tuple[str, ...] = ()
+    domains: frozenset[bytes] = field(default=frozenset(), repr=False)
 
 
 class ResponseStore(Protocol):
     """Rows by id, each belonging to one tenant; a foreign id is answered like an unknown one.
 
-    Every method but `close` raises `errors.Unavailable` when the store cannot answer within its timeout, is full, or is
-    gone. A driver's own error never escapes. A caller that is cancelled does not cancel the work: a save that was begun
-    ends whole or not at all.
+    Every method but `close` raises `errors.StoreUnavailable` when the store cannot answer within its timeout, is full,
+    or is gone. A driver's own error never escapes. A caller that is cancelled does not cancel the work: a save that was
+    begun ends whole or not at all.
     """
 
-    async def save(self, turn: StoredTurn) -> None:
+    @property
+    def runs(self) -> RunLog:
+        """Responses that are not finished, and their events."""
+        ...
+
+    @property
+    def conversations(self) -> ConversationStore:
+        """Conversations that are kept as such."""
+        ...
+
+    async def save(self, turn: StoredTurn, *, continued: Continued | None = None) -> None:
         """Write a row. It is durable when this returns: neither `kill -9` nor a power cut loses it.
 
-        A row of the same id and tenant is replaced. After `Unavailable` the row may or may not be there, but whole.
+        A row of the same id and tenant is replaced; its events stay. The turn's input and output are added to the
+        conversation it `continued` in the same step, if that is still there. After `StoreUnavailable` all of this may
+        or may not be there, but whole.
         """
         ...
 
@@ -149,8 +191,16 @@ class ResponseStore(Protocol):
         ...
 
     async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        """Delete expired rows, then the oldest ones until the rest is at most `max_bytes` of payload (None: no cap).
-        Returns the deleted ids, so that what was warm for them can go too."""
+        """Delete expired rows, then make the rest at most `max_bytes` of payload (None: no cap). Returns the ids of
+        the deleted responses, so that what was warm for them can go too.
+
+        For the cap whole conversations go, those first that were used the longest ago: the trees of responses chained
+        on each other, and conversation objects. The one used last stays, however large it is.
+        """
+        ...
+
+    async def erase(self, tenant: str) -> Erased:
+        """Delete everything of a tenant. After `StoreUnavailable` some of it may be left; ask again."""
         ...
 
     async def close(self) -> None:

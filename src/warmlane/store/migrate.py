@@ -38,7 +38,7 @@ def migrate(
     elif current not in {script.revision for script in directory.walk_revisions()}:
         raise ConfigError(
             f"The response store was written by a newer Warmlane (schema {current}; this one knows {head}). "
-            "Upgrade Warmlane, or give --store another path."
+            "Upgrade Warmlane, or give --store another database."
         )
     elif back_up is not None:
         back_up(current)

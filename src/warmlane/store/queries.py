@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from sqlalchemy.sql.dml import ReturningDelete
+from enum import StrEnum
 
-from warmlane.store.schema import responses
+import sqlalchemy as sa
+
+from warmlane.store.schema import conversations, responses
 
 MAX_CHAIN_TURNS = 100_000
 """Where the recursion gives up, so that a damaged row that is its own ancestor cannot loop for ever."""
@@ -13,9 +14,11 @@ MAX_CHAIN_TURNS = 100_000
 
 def live_row(response_id: str, tenant: str, now: float) -> sa.Select[tuple[object, ...]]:
     """The tenant's row of that id, unless it expired."""
-    return sa.select(responses).where(
-        responses.c.id == response_id, responses.c.tenant == tenant, responses.c.expires_at >= now
-    )
+    return sa.select(responses).where(is_row(response_id, tenant), responses.c.expires_at >= now)
+
+
+def is_row(response_id: str, tenant: str) -> sa.ColumnElement[bool]:
+    return sa.and_(responses.c.id == response_id, responses.c.tenant == tenant)
 
 
 def chain_rows(response_id: str, tenant: str, now: float) -> sa.Select[tuple[object, ...]]:
@@ -25,7 +28,7 @@ def chain_rows(response_id: str, tenant: str, now: float) -> sa.Select[tuple[obj
     """
     tip = (
         sa.select(responses.c.id, responses.c.previous_response_id, sa.literal(0).label("age"))
-        .where(responses.c.id == response_id, responses.c.tenant == tenant, responses.c.expires_at >= now)
+        .where(is_row(response_id, tenant), responses.c.expires_at >= now)
         .cte("chain", recursive=True)
     )
     chain = tip.union_all(
@@ -46,20 +49,49 @@ def chain_rows(response_id: str, tenant: str, now: float) -> sa.Select[tuple[obj
     )
 
 
+def chain_of(response_id: str, previous_response_id: str | None, tenant: str) -> sa.ColumnElement[str]:
+    """The tree a new row belongs to: that of the row it continues, if that one is stored."""
+    itself = sa.literal(response_id, responses.c.chain.type)
+    if previous_response_id is None:
+        return itself
+    parent = sa.select(responses.c.chain).where(is_row(previous_response_id, tenant)).scalar_subquery()
+    return sa.func.coalesce(parent, itself)
+
+
 def delete_row(response_id: str, tenant: str) -> sa.Delete:
-    return sa.delete(responses).where(responses.c.id == response_id, responses.c.tenant == tenant)
+    return sa.delete(responses).where(is_row(response_id, tenant))
 
 
-def delete_expired(now: float) -> ReturningDelete[str]:
-    """Returns the ids it deleted."""
-    return sa.delete(responses).where(responses.c.expires_at < now).returning(responses.c.id)
+def delete_some(table: sa.Table, condition: sa.ColumnElement[bool], *, limit: int) -> sa.Delete:
+    """Delete at most `limit` rows of those that fulfil the condition, by the table's `id`."""
+    some = sa.select(table.c.id).where(condition).limit(limit)
+    return sa.delete(table).where(table.c.id.in_(some))
 
 
-def delete_beyond(max_bytes: int) -> ReturningDelete[str]:
-    """Delete the oldest rows beyond `max_bytes` of payload, newest kept first; returns the ids it deleted."""
-    newest_first = (responses.c.created_at.desc(), responses.c.id.desc())
-    running = sa.select(
-        responses.c.id, sa.func.sum(responses.c.size_bytes).over(order_by=newest_first).label("total_bytes")
-    ).subquery("running")
-    beyond = sa.select(running.c.id).where(running.c.total_bytes > max_bytes)
-    return sa.delete(responses).where(responses.c.id.in_(beyond)).returning(responses.c.id)
+class Unit(StrEnum):
+    """What goes as a whole when the store is too large."""
+
+    CHAIN = "chain"
+    CONVERSATION = "conversation"
+
+
+def units_beyond(max_bytes: int) -> sa.Select[tuple[str, str]]:
+    """Kind and id of the units beyond `max_bytes` of payload, those used last kept first, and the very last always."""
+    trees = sa.select(
+        sa.literal(Unit.CHAIN.value).label("kind"),
+        responses.c.chain.label("unit"),
+        sa.func.sum(responses.c.size_bytes + responses.c.events_bytes).label("bytes"),
+        sa.func.max(sa.func.coalesce(responses.c.seen_at, responses.c.created_at)).label("used_at"),
+    ).group_by(responses.c.chain)
+    kept = sa.select(
+        sa.literal(Unit.CONVERSATION.value), conversations.c.id, conversations.c.size_bytes, conversations.c.used_at
+    )
+    units = sa.union_all(trees, kept).subquery("units")
+    last_first = (units.c.used_at.desc(), units.c.kind, units.c.unit.desc())
+    ranked = sa.select(
+        units.c.kind,
+        units.c.unit,
+        sa.func.sum(units.c.bytes).over(order_by=last_first).label("total_bytes"),
+        sa.func.row_number().over(order_by=last_first).label("place"),
+    ).subquery("ranked")
+    return sa.select(ranked.c.kind, ranked.c.unit).where(ranked.c.total_bytes > max_bytes, ranked.c.place > 1)

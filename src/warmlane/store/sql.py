@@ -2,154 +2,129 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import Final, TypeVar
+from collections.abc import Iterator, Sequence
 
-import msgspec
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from warmlane.errors import Unavailable
 from warmlane.store import queries
-from warmlane.store.base import Chain, StoredTurn
-from warmlane.store.rows import to_chain_turn, to_columns, to_turn
-from warmlane.store.schema import responses
+from warmlane.store.base import Chain, Erased, StoredTurn
+from warmlane.store.conversations import Continued
+from warmlane.store.database import Database
+from warmlane.store.rows import to_chain_turn, to_turn
+from warmlane.store.schema import conversations, responses
+from warmlane.store.sql_conversations import SqlConversations, append_turn
+from warmlane.store.sql_runs import SqlRuns
+from warmlane.store.write import write_row
 
-T = TypeVar("T")
-
-WRITES: Final = "warmlane_writes"
-"""Execution option of a connection whose transaction will write; `sqlite` begins it with the write lock."""
-
-CLOSE_TIMEOUT_S: Final = 10.0
+BATCH = 500
+"""Rows that one transaction deletes at most."""
 
 
 class SqlResponseStore:
-    """A `ResponseStore` in one SQL database that is already at this version's schema.
+    """A `ResponseStore` in one SQL database. `server` names this process in the rows of its runs; one transaction of a
+    deletion takes at most `batch` rows."""
 
-    Every operation runs in a task of the store's own, so that a caller's cancellation never reaches a driver in the
-    middle of a statement. With `one_writer`, writers queue here in order rather than by the database's polling.
-    """
+    def __init__(self, database: Database, *, server: str, batch: int = BATCH) -> None:
+        self._database = database
+        self._batch = batch
+        self._runs = SqlRuns(database, server=server)
+        self._conversations = SqlConversations(database)
 
-    def __init__(self, engine: AsyncEngine, *, timeout_s: float, one_writer: bool) -> None:
-        self._engine = engine
-        self._writing_engine = engine.execution_options(**{WRITES: True})
-        self._timeout_s = timeout_s
-        self._writer = asyncio.Lock() if one_writer else None
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._closed = False
+    @property
+    def runs(self) -> SqlRuns:
+        return self._runs
 
-    async def save(self, turn: StoredTurn) -> None:
-        await self._bounded(self._save(turn))
+    @property
+    def conversations(self) -> SqlConversations:
+        return self._conversations
+
+    async def save(self, turn: StoredTurn, *, continued: Continued | None = None) -> None:
+        await self._database.run(self._save(turn, continued))
 
     async def get(self, response_id: str, tenant: str, *, now: float) -> StoredTurn | None:
-        return await self._bounded(self._get(response_id, tenant, now))
+        return await self._database.run(self._get(response_id, tenant, now))
 
     async def history(self, response_id: str, tenant: str, *, now: float) -> Chain | None:
-        return await self._bounded(self._history(response_id, tenant, now))
+        return await self._database.run(self._history(response_id, tenant, now))
 
     async def delete(self, response_id: str, tenant: str) -> bool:
-        return await self._bounded(self._delete(response_id, tenant))
+        return await self._database.run(self._delete(response_id, tenant))
 
     async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        return await self._bounded(self._prune(now, max_bytes))
+        expired = await self._drop(responses.c.expires_at < now)
+        gone = list(expired.response_ids)
+        beyond = [] if max_bytes is None else await self._database.run(self._beyond(max_bytes))
+        for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CHAIN]):
+            gone += (await self._drop(responses.c.chain.in_(some))).response_ids
+        for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CONVERSATION]):
+            await self._drop_conversations(conversations.c.id.in_(some))
+        return tuple(gone)
+
+    async def erase(self, tenant: str) -> Erased:
+        erased = await self._drop(responses.c.tenant == tenant)
+        ids = await self._drop_conversations(conversations.c.tenant == tenant)
+        return Erased(erased.response_ids, ids, erased.domains)
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT_S)
-        with contextlib.suppress(sa.exc.SQLAlchemyError):
-            await self._engine.dispose()
+        await self._database.close()
 
-    async def _save(self, turn: StoredTurn) -> None:
-        columns = to_columns(turn)
-        replace = sa.update(responses).where(responses.c.id == turn.id, responses.c.tenant == turn.tenant)
-        async with self._transaction() as connection:
-            replaced = await connection.execute(replace.values(columns))
-            if not replaced.rowcount:
-                await connection.execute(sa.insert(responses).values(columns))
+    async def _save(self, turn: StoredTurn, continued: Continued | None) -> None:
+        async with self._database.writing() as connection:
+            await write_row(connection, turn, server=None, seen_at=None)
+            if continued is not None:
+                await append_turn(connection, turn, continued)
 
     async def _get(self, response_id: str, tenant: str, now: float) -> StoredTurn | None:
-        async with self._engine.connect() as connection:
+        async with self._database.reading() as connection:
             result = await connection.execute(queries.live_row(response_id, tenant, now))
             row = result.mappings().one_or_none()
         return None if row is None else to_turn(row)
 
     async def _history(self, response_id: str, tenant: str, now: float) -> Chain | None:
-        async with self._engine.connect() as connection:
+        async with self._database.reading() as connection:
             result = await connection.execute(queries.chain_rows(response_id, tenant, now))
             rows = result.mappings().all()
         if not rows or rows[0][responses.c.previous_response_id] is not None:
             return None
-        return Chain(tuple(to_chain_turn(row) for row in rows))
+        turns = [turn for turn in map(to_chain_turn, rows) if turn is not None]
+        return Chain(tuple(turns)) if len(turns) == len(rows) else None
 
     async def _delete(self, response_id: str, tenant: str) -> bool:
-        async with self._transaction() as connection:
+        async with self._database.writing() as connection:
             result = await connection.execute(queries.delete_row(response_id, tenant))
             return result.rowcount > 0
 
-    async def _prune(self, now: float, max_bytes: int | None) -> tuple[str, ...]:
-        async with self._transaction() as connection:
-            gone = [str(i) for i in (await connection.execute(queries.delete_expired(now))).scalars()]
-            if max_bytes is not None:
-                gone += [str(i) for i in (await connection.execute(queries.delete_beyond(max_bytes))).scalars()]
-        return tuple(gone)
+    async def _beyond(self, max_bytes: int) -> list[tuple[str, str]]:
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(queries.units_beyond(max_bytes))).mappings()
+            return [(row["kind"], row["unit"]) for row in rows]
 
-    @contextlib.asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes, committed at the end of the block. A writer whose time is up before its turn came
-        gives up without having touched the database."""
-        if self._writer is None:
-            async with self._writing_engine.begin() as connection:
-                yield connection
-            return
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._writer.acquire()
-        except TimeoutError:
-            raise Unavailable("The response store is busy; its writers do not keep up.") from None
-        try:
-            async with self._writing_engine.begin() as connection:
-                yield connection
-        finally:
-            self._writer.release()
+    async def _drop(self, condition: sa.ColumnElement[bool]) -> Erased:
+        """Delete responses, some at a time: each batch ends well within the timeout, and writers get their turn."""
+        ids: list[str] = []
+        domains: set[bytes] = set()
+        deletion = queries.delete_some(responses, condition, limit=self._batch)
+        statement = deletion.returning(responses.c.id, responses.c.domain)
+        while True:
+            rows = await self._database.run(self._written(statement))
+            ids += [row[responses.c.id] for row in rows]
+            domains |= {row[responses.c.domain] for row in rows if row[responses.c.domain]}
+            if len(rows) < self._batch:
+                return Erased(tuple(ids), (), frozenset(domains))
 
-    async def _bounded(self, work: Coroutine[object, object, T]) -> T:
-        if self._closed:
-            work.close()
-            raise Unavailable("The response store is closed.")
-        task = asyncio.create_task(self._translated(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.shield(task)
-        except TimeoutError:
-            raise Unavailable(f"The response store did not answer within {self._timeout_s:g} s.") from None
+    async def _drop_conversations(self, condition: sa.ColumnElement[bool]) -> tuple[str, ...]:
+        ids: list[str] = []
+        statement = queries.delete_some(conversations, condition, limit=self._batch).returning(conversations.c.id)
+        while True:
+            rows = await self._database.run(self._written(statement))
+            ids += [row[conversations.c.id] for row in rows]
+            if len(rows) < self._batch:
+                return tuple(ids)
 
-    async def _translated(self, work: Coroutine[object, object, T]) -> T:
-        try:
-            return await work
-        except sa.exc.SQLAlchemyError as error:
-            raise Unavailable(f"The response store {_complaint(error)}.") from error
-        except (msgspec.MsgspecError, OSError) as error:
-            raise Unavailable("The response store cannot read or write its data.") from error
+    async def _written(self, statement: sa.Executable) -> Sequence[sa.RowMapping]:
+        async with self._database.writing() as connection:
+            return (await connection.execute(statement)).mappings().all()
 
-    def _forget(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            # Reading it keeps asyncio from reporting an error nobody waits for any more.
-            task.exception()
-
-
-def _complaint(error: sa.exc.SQLAlchemyError) -> str:
-    """What ails the store, in words fit for a client: a driver's text may hold statements and paths."""
-    text = str(error.orig) if isinstance(error, sa.exc.DBAPIError) else ""
-    if "locked" in text or "busy" in text or isinstance(error, sa.exc.TimeoutError):
-        return "is busy: another process holds its lock"
-    if "full" in text:
-        return "is full"
-    return "cannot be reached or used"
+    def _batches(self, ids: Sequence[str]) -> Iterator[Sequence[str]]:
+        for start in range(0, len(ids), self._batch):
+            yield ids[start : start + self._batch]

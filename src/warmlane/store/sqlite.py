@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 
 from warmlane.errors import ConfigError
-from warmlane.store.sql import WRITES
+from warmlane.store.database import WRITES
 
 MEMORY: Final = ":memory:"
 
@@ -46,6 +46,7 @@ def sqlite_engine(database: str, *, timeout_s: float) -> AsyncEngine:
         "synchronous = FULL",
         "secure_delete = ON",
         "trusted_schema = OFF",
+        "foreign_keys = ON",
     )
 
     @sa.event.listens_for(engine.sync_engine, "connect")

@@ -21,6 +21,14 @@ class Archived:
     input: tuple[Message, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """How many responses and conversation objects were deleted."""
+
+    responses: int
+    conversations: int
+
+
 class ResponseArchive(Protocol):
     """Stored responses, each its tenant's own: a foreign id is answered like an unknown one."""
 
@@ -39,5 +47,13 @@ class ResponseArchive(Protocol):
         """Delete the row, its warm session and its cells; a turn that still runs under the id is stopped.
 
         Raises `ResponseNotFound` or `Unavailable`.
+        """
+        ...
+
+    async def erase(self, tenant: str) -> Erasure:
+        """Delete everything of a tenant: stored rows, warm sessions, cells in every tier of the loaded models. Its
+        turns that run are stopped first.
+
+        Raises `StoreUnavailable`; what is left can be asked for again.
         """
         ...

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import TurnRequest
 from warmlane.errors import EngineFault, ResponseNotFound, Unavailable
-from warmlane.turns.archive import Archived
+from warmlane.turns.archive import Archived, Erasure
 from warmlane.turns.asked import read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
+from warmlane.turns.erasure import KnownDomains, drop_warm, erase_tenant, forget_turn
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
 from warmlane.turns.turn import Turn
+
+STOP_TIMEOUT_S: Final = 5.0
+"""How long an erasure waits for the tenant's turns to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    turn: Turn
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Spine:
@@ -19,10 +34,11 @@ class Spine:
 
     def __init__(self, parts: SpineParts) -> None:
         self._parts = parts
-        self._running: dict[tuple[str, str], Turn] = {}
+        self._running: dict[tuple[str, str], _Running] = {}
+        self._domains = KnownDomains()
 
     def domain(self, tenant: str, salt: str | None) -> bytes:
-        return self._parts.secrets.domain(tenant, salt)
+        return self._domains.note(tenant, self._parts.secrets.domain(tenant, salt))
 
     def reserve(self, model: str, tenant: str) -> ModelPermit:
         return ModelPermit(self._parts, model, tenant)
@@ -55,7 +71,7 @@ class Spine:
 
     async def retrieve(self, response_id: str, tenant: str) -> Archived:
         row = await self._parts.store.get(response_id, tenant, now=self._parts.unix_now())
-        if row is None:
+        if row is None or row.outcome is None:
             raise ResponseNotFound(response_id)
         return Archived(row.id, row.echo, row.outcome, row.created_at, row.input)
 
@@ -66,22 +82,50 @@ class Spine:
         return chain.messages[:-1]
 
     async def delete(self, response_id: str, tenant: str) -> None:
+        parts, store = self._parts, self._parts.store
         running = self._running.get((tenant, response_id))
         if running is not None:
-            running.delete()
-        warm = [b.registry.drop(response_id, tenant=tenant) for b in self._parts.host.bindings()]
-        stored = await self._parts.store.delete(response_id, tenant)
-        if not (stored or any(warm) or running):
+            running.turn.delete()
+        warm = drop_warm(parts, [response_id], tenant)
+        now = parts.unix_now()
+        row = await store.get(response_id, tenant, now=now)
+        stored = await store.delete(response_id, tenant)
+        if not (stored or warm or running):
             raise ResponseNotFound(response_id)
-        self._parts.traces.forget(response_id)
+        if row is not None and not warm:
+            previous = row.previous_response_id
+            await forget_turn(parts, row, await store.get(previous, tenant, now=now) if previous else None)
+
+    async def erase(self, tenant: str) -> Erasure:
+        mine = [(key, running) for key, running in self._running.items() if key[0] == tenant]
+        for (_, response_id), running in mine:
+            running.turn.delete()
+            drop_warm(self._parts, [response_id], tenant)
+        # One whose client does not read may take longer to end; it commits nothing any more.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                for _, running in mine:
+                    await running.ended.wait()
+        erased = await erase_tenant(self._parts, tenant, self._domains.take(tenant))
+        return Erasure(len(erased.response_ids), len(erased.conversation_ids))
+
+    async def tidy(self, *, max_bytes: int | None = None) -> int:
+        """Delete the rows that have expired or are too many, and free what was warm for them. Returns how many went.
+
+        Raises `StoreUnavailable`.
+        """
+        gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes)
+        drop_warm(self._parts, gone, None)
+        return len(gone)
 
     async def _run(self, turn: Turn, request: TurnRequest, flag: CancelFlag) -> None:
         key = (request.tenant, request.response_id)
-        self._running[key] = turn
+        running = self._running[key] = _Running(turn)
         try:
             await self._within_limit(turn, flag)
         finally:
             del self._running[key]
+            running.ended.set()
 
     async def _within_limit(self, turn: Turn, flag: CancelFlag) -> None:
         limit_s = self._parts.turn_timeout_s

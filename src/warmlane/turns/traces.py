@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -56,9 +56,17 @@ class TraceLog:
             _, oldest = self._traces.popitem(last=False)
             self._tokens -= len(oldest.tokens)
 
-    def forget(self, response_id: str) -> None:
-        """The response was deleted: nothing of it is compared or shown any more."""
-        for key in [key for key in self._traces if key[1] == response_id]:
+    def forget(self, response_ids: Iterable[str]) -> None:
+        """The responses were deleted: nothing of them is compared or shown any more."""
+        gone = frozenset(response_ids)
+        self._drop(key for key in tuple(self._traces) if key[1] in gone)
+
+    def forget_domain(self, domain: bytes) -> None:
+        """Nothing of the domain is compared or shown any more."""
+        self._drop(key for key in tuple(self._traces) if key[0] == domain)
+
+    def _drop(self, keys: Iterable[tuple[bytes, str]]) -> None:
+        for key in keys:
             self._tokens -= len(self._traces.pop(key).tokens)
 
     def compare(self, domain: bytes, response_id: str, now: Trace) -> Divergence | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -18,7 +18,9 @@ from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import EdgeSettings
 from warmlane.host.view import ModelCard, Readiness
+from warmlane.turns.conversations import ConversationArchive
 
+NONE = cast(ConversationArchive, None)
 HOST = FakeHost(cards=[ModelCard(name, 1_700_000_000, 4096) for name in ("a", "org/b", "c")])
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
@@ -92,7 +94,9 @@ async def test_metrics_of_the_given_registry() -> None:
     registry = CollectorRegistry()
     Counter("turns", "Turns.", registry=registry).inc()
     settings = EdgeSettings(keys=KeyRing([ApiKey("k", "t"), ApiKey("root", "", admin=True)]))
-    app = create_app(turns=FakeTurns(), archive=FakeArchive(), host=HOST, registry=registry, settings=settings)
+    app = create_app(
+        turns=FakeTurns(), archive=FakeArchive(), conversations=NONE, host=HOST, registry=registry, settings=settings
+    )
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         got = await client.get("/metrics", headers={"x-api-key": "root"})
@@ -114,7 +118,7 @@ async def test_the_lifespan_is_entered_and_left() -> None:
         yield
         seen.append("down")
 
-    app = create_app(turns=FakeTurns(), archive=FakeArchive(), host=HOST, lifespan=lifespan)
+    app = create_app(turns=FakeTurns(), archive=FakeArchive(), conversations=NONE, host=HOST, lifespan=lifespan)
     async with app.router.lifespan_context(app):
         assert seen == ["up"]
     assert seen == ["up", "down"]

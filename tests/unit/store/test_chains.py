@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from unit.store.turns import NOW, turn
 from warmlane.store import ResponseStore
+from warmlane.store.database import WRITES, Database
 from warmlane.store.migrate import migrate
 from warmlane.store.queries import chain_rows
-from warmlane.store.sql import WRITES, SqlResponseStore
+from warmlane.store.sql import SqlResponseStore
 from warmlane.store.sqlite import MEMORY, sqlite_engine
 
 
@@ -99,7 +100,7 @@ async def test_a_chain_is_read_in_one_statement() -> None:
     engine = sqlite_engine(MEMORY, timeout_s=5)
     async with engine.execution_options(**{WRITES: True}).begin() as connection:
         await connection.run_sync(migrate)
-    store = SqlResponseStore(engine, timeout_s=5, one_writer=True)
+    store = SqlResponseStore(Database(engine, timeout_s=5, one_writer=True), server="s")
     await save_chain(store, "a", "b", "c")
     statements: list[str] = []
 

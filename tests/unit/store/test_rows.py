@@ -21,7 +21,7 @@ from warmlane.conversation.turn import (
     TurnRequest,
     Usage,
 )
-from warmlane.errors import Unavailable
+from warmlane.errors import StoreUnavailable
 from warmlane.store import ResponseStore, Retention, StoredTurn, TurnStatus, open_store, stored_turn
 from warmlane.store.rows import to_columns, to_turn
 from warmlane.store.schema import responses
@@ -56,8 +56,10 @@ TURNS = st.builds(
     status=st.sampled_from(TurnStatus),
     instructions=st.none() | TEXTS,
     input=st.lists(MESSAGES, max_size=3).map(tuple),
-    outcome=OUTCOMES,
+    outcome=st.none() | OUTCOMES,
     echo=st.binary(max_size=50),
+    error=st.none() | st.binary(max_size=50),
+    domain=st.none() | st.binary(max_size=16),
 )
 
 
@@ -67,7 +69,7 @@ def test_every_turn_survives_its_row(original: StoredTurn) -> None:
     engine = sa.create_engine("sqlite://")
     responses.metadata.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(sa.insert(responses).values(to_columns(original)))
+        connection.execute(sa.insert(responses).values(**to_columns(original), chain="", events_bytes=0))
         row = connection.execute(sa.select(responses)).mappings().one()
     engine.dispose()
 
@@ -102,7 +104,7 @@ async def test_a_foreign_tenant_cannot_tell_an_id_from_an_unknown_one(store: Res
 async def test_a_foreign_tenant_cannot_overwrite_a_row(store: ResponseStore) -> None:
     await store.save(turn("r1"))
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.save(turn("r1", tenant="bob", said="mine"))
 
     found = await store.get("r1", "ada", now=NOW)
@@ -176,7 +178,7 @@ async def test_a_closed_store_is_unavailable() -> None:
     await store.close()
     await store.close()
 
-    with pytest.raises(Unavailable, match="The response store is closed"):
+    with pytest.raises(StoreUnavailable, match="The response store is closed"):
         await store.get("r1", "ada", now=NOW)
 
 

@@ -184,6 +184,18 @@ class DiskTier:
                 if segment.owner == owner:
                     self._drop(segment)
 
+    def of_domain(self, domain: bytes) -> list[Int32Array]:
+        """The tokens of every file of a domain."""
+        with self._lock:
+            return [segment.tokens for segment in self._index if segment.domain == domain]
+
+    def forget(self, domain: bytes, tokens: Int32Array, *, keep: int) -> None:
+        """Remove what is part of these; see `Segment.is_part_of`."""
+        with self._lock:
+            for segment in self._index:
+                if segment.is_part_of(domain, tokens, keep=keep):
+                    self._drop(segment)
+
     def disown(self, owner: OwnerId) -> None:
         """What this owner's conversation has put here is nobody's from now on."""
         with self._lock:

@@ -11,6 +11,7 @@ from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.tiers.ram import RamSegment, RamTier
+from warmlane.engine.vectors import Int32Array
 
 EVERY_S = 1.0
 """How often `tick` looks for something to save."""
@@ -89,6 +90,16 @@ class Saver:
             self._ram.remove(segment)
         if self._disk is not None:
             self._disk.remove_like(segment)
+
+    def forget_domain(self, domain: bytes, tokens: Int32Array, *, keep: int) -> None:
+        """See `PrefixCache.forget`."""
+        for segment in (*self._ram.index, *self._pending):
+            if segment.is_part_of(domain, tokens, keep=keep):
+                segment.gone = True
+                if segment in self._ram.index:
+                    self._ram.remove(segment)
+        if self._disk is not None:
+            self._disk.forget(domain, tokens, keep=keep)
 
     def close(self, timeout_s: float) -> None:
         """Save everything, the most recently used first, as far as the time goes."""

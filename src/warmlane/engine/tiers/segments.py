@@ -34,6 +34,13 @@ class Segment:
         """Tokens whose KV it holds."""
         return int(self.tokens.size) - self.start
 
+    def is_part_of(self, domain: bytes, tokens: Int32Array, *, keep: int) -> bool:
+        """Whether it is of the domain and, if there are `tokens`, nobody's and agrees with them beyond the first
+        `keep`."""
+        if self.domain != domain:
+            return False
+        return not tokens.size or (self.owner is None and common_prefix(self.tokens, tokens) > keep)
+
 
 S = TypeVar("S", bound=Segment)
 

@@ -1,0 +1,50 @@
+"""What a server does now and then: warm sessions and rows that have had their time go, lost runs are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from warmlane.errors import StoreUnavailable
+from warmlane.host import ModelHost
+from warmlane.store import ResponseStore
+from warmlane.turns.spine import Spine
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 15.0
+
+LOST_RUN: Final = b'{"code":"server_error","message":"The server stopped before the response was finished."}'
+"""The `error` of a response in progress whose server is gone."""
+
+
+class Housekeeper:
+    """`max_bytes` bounds what the store holds; None does not."""
+
+    def __init__(self, host: ModelHost, store: ResponseStore, spine: Spine, *, max_bytes: int | None) -> None:
+        self._host = host
+        self._store = store
+        self._spine = spine
+        self._max_bytes = max_bytes
+
+    async def run(self) -> None:
+        """Keep house every `EVERY_S` until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self.once()
+
+    async def once(self) -> None:
+        for binding in self._host.bindings():
+            binding.registry.sweep()
+        try:
+            lost = await self._store.runs.tend(now=time.time(), error=LOST_RUN)
+            gone = await self._spine.tidy(max_bytes=self._max_bytes)
+        except StoreUnavailable as error:
+            log.warning("the store could not be tidied: %s", error)
+            return
+        if lost:
+            log.warning("%d responses were in progress on a server that is gone; they have failed", len(lost))
+        if gone:
+            log.info("%d responses were pruned", gone)

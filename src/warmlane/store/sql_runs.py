@@ -1,0 +1,112 @@
+"""Runs and their event logs over SQLAlchemy Core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from warmlane.store import queries
+from warmlane.store.base import StoredTurn, TurnStatus
+from warmlane.store.database import Database
+from warmlane.store.runs import EVENTS_PAGE, LOST_AFTER_S, LoggedEvent, LostRun
+from warmlane.store.schema import response_events, responses
+from warmlane.store.servers import is_alive
+from warmlane.store.write import write_row
+
+_UNFINISHED = responses.c.server.is_not(None)
+
+
+class SqlRuns:
+    """A `RunLog`. `server` is this process's `servers.this_server()`."""
+
+    def __init__(self, database: Database, *, server: str) -> None:
+        self._database = database
+        self._server = server
+
+    async def begin(self, turn: StoredTurn) -> None:
+        await self._database.run(self._begin(turn))
+
+    async def set_status(
+        self, response_id: str, tenant: str, status: TurnStatus, *, error: bytes | None = None
+    ) -> bool:
+        return await self._database.run(self._set_status(response_id, tenant, status, error))
+
+    async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
+        return await self._database.run(self._append(response_id, tenant, events))
+
+    async def events(
+        self, response_id: str, tenant: str, *, now: float, after: int = -1, limit: int = EVENTS_PAGE
+    ) -> tuple[LoggedEvent, ...] | None:
+        return await self._database.run(self._events(response_id, tenant, now, after, limit))
+
+    async def tend(self, *, now: float, error: bytes) -> tuple[LostRun, ...]:
+        return await self._database.run(self._tend(now, error))
+
+    async def _begin(self, turn: StoredTurn) -> None:
+        async with self._database.writing() as connection:
+            await write_row(connection, turn, server=self._server, seen_at=turn.created_at)
+
+    async def _set_status(self, response_id: str, tenant: str, status: TurnStatus, error: bytes | None) -> bool:
+        changed = sa.update(responses).where(queries.is_row(response_id, tenant), _UNFINISHED)
+        changed = changed.values(status=status.value, error=error)
+        if status.ended:
+            changed = changed.values(server=None, seen_at=None)
+        async with self._database.writing() as connection:
+            return (await connection.execute(changed)).rowcount > 0
+
+    async def _append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
+        n_bytes = sum(len(event.data) for event in events)
+        counted = sa.update(responses).where(queries.is_row(response_id, tenant))
+        rows = [{"response_id": response_id, "sequence": e.sequence, "data": e.data} for e in events]
+        async with self._database.writing() as connection:
+            result = await connection.execute(counted.values(events_bytes=responses.c.events_bytes + n_bytes))
+            if not result.rowcount:
+                return False
+            if rows:
+                await connection.execute(sa.insert(response_events), rows)
+        return True
+
+    async def _events(
+        self, response_id: str, tenant: str, now: float, after: int, limit: int
+    ) -> tuple[LoggedEvent, ...] | None:
+        logged = (
+            sa.select(response_events.c.sequence, response_events.c.data)
+            .select_from(responses)
+            .outerjoin(
+                response_events,
+                sa.and_(response_events.c.response_id == responses.c.id, response_events.c.sequence > after),
+            )
+            .where(queries.is_row(response_id, tenant), responses.c.expires_at >= now)
+            .order_by(response_events.c.sequence)
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(logged)).all()
+        if not rows:
+            return None
+        return tuple(LoggedEvent(sequence, data) for sequence, data in rows if sequence is not None)
+
+    async def _tend(self, now: float, error: bytes) -> tuple[LostRun, ...]:
+        heard_of = (
+            sa.select(responses.c.server, sa.func.max(responses.c.seen_at))
+            .where(_UNFINISHED)
+            .group_by(responses.c.server)
+        )
+        async with self._database.reading() as connection:
+            servers = (await connection.execute(heard_of)).all()
+        lost = [server for server, seen_at in servers if self._is_lost(server, now - seen_at)]
+        if not servers:
+            return ()
+        async with self._database.writing() as connection:
+            await connection.execute(sa.update(responses).where(responses.c.server == self._server).values(seen_at=now))
+            ended = sa.update(responses).where(responses.c.server.in_(lost))
+            ended = ended.values(status=TurnStatus.FAILED.value, error=error, server=None, seen_at=None)
+            rows = (await connection.execute(ended.returning(responses.c.id, responses.c.tenant))).all()
+        return tuple(LostRun(response_id, tenant) for response_id, tenant in rows)
+
+    def _is_lost(self, server: str, silent_s: float) -> bool:
+        if server == self._server:
+            return False
+        alive = is_alive(server)
+        return silent_s > LOST_AFTER_S if alive is None else not alive

@@ -1,0 +1,113 @@
+"""A store that is too large gives up whole conversations, those used the longest ago first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unit.store.turns import NOW, turn
+from warmlane.conversation.kept import Conversation, Entry
+from warmlane.conversation.messages import Message, Role, Text
+from warmlane.store import LoggedEvent, ResponseStore, open_store
+from warmlane.store.database import Database
+from warmlane.store.rows import to_columns
+from warmlane.store.sql import SqlResponseStore
+from warmlane.store.sqlite import sqlite_engine
+
+SAID = "x" * 1000
+
+
+def bytes_of(n: int) -> int:
+    size = to_columns(turn("r00", said=SAID))["size_bytes"]
+    assert isinstance(size, int)
+    return n * size
+
+
+async def save_chain(store: ResponseStore, *ids: str, start_s: float, parent: str | None = None) -> None:
+    for n, response_id in enumerate(ids):
+        await store.save(turn(response_id, parent, said=SAID, created_at=NOW + start_s + n, expires_at=NOW + 10_000))
+        parent = response_id
+
+
+async def found(store: ResponseStore, *ids: str) -> list[str]:
+    return [i for i in ids if await store.get(i, "ada", now=NOW) is not None]
+
+
+async def test_a_long_conversation_that_is_still_used_keeps_its_oldest_turns(store: ResponseStore) -> None:
+    await save_chain(store, "a00", "a01", "a02", start_s=0)
+    await save_chain(store, "b00", "b01", "b02", start_s=10)
+    await save_chain(store, "a03", parent="a02", start_s=20)
+
+    gone = await store.prune(now=NOW, max_bytes=bytes_of(5))
+
+    assert sorted(gone) == ["b00", "b01", "b02"]
+    chain = await store.history("a03", "ada", now=NOW)
+    assert chain is not None
+    assert [t.id for t in chain.turns] == ["a00", "a01", "a02", "a03"]
+
+
+async def test_a_fork_goes_with_its_trunk_or_stays_with_it(store: ResponseStore) -> None:
+    await save_chain(store, "a00", "a01", start_s=0)
+    await save_chain(store, "a02", parent="a00", start_s=5)
+    await save_chain(store, "b00", start_s=3)
+
+    assert sorted(await store.prune(now=NOW, max_bytes=bytes_of(3))) == ["b00"]
+    assert await store.prune(now=NOW, max_bytes=bytes_of(3)) == ()
+    await save_chain(store, "c00", start_s=9)
+    assert sorted(await store.prune(now=NOW, max_bytes=bytes_of(3))) == ["a00", "a01", "a02"]
+
+
+async def test_no_conversation_is_left_in_part(store: ResponseStore) -> None:
+    for c in range(20):
+        await save_chain(store, *(f"{c:02}.{n}" for n in range(1 + c % 4)), start_s=10 * c)
+
+    await store.prune(now=NOW, max_bytes=bytes_of(17))
+
+    left = [c for c in range(20) if await found(store, *(f"{c:02}.{n}" for n in range(4)))]
+    assert left == list(range(min(left), 20))
+    for c in left:
+        assert await store.history(f"{c:02}.{c % 4}", "ada", now=NOW) is not None
+
+
+async def test_the_conversation_used_last_stays_however_large(store: ResponseStore) -> None:
+    await save_chain(store, "old", start_s=0)
+    await save_chain(store, "new", start_s=1)
+
+    assert await store.prune(now=NOW, max_bytes=10) == ("old",)
+    assert await found(store, "old", "new") == ["new"]
+
+
+async def test_conversation_objects_count_and_go_as_well(store: ResponseStore) -> None:
+    message = Message(Role.USER, (Text(SAID * 3),))
+    for name, used_at in (("conv_old", NOW), ("conv_new", NOW + 50)):
+        conversation = Conversation(id=name, tenant="ada", created_at=NOW, used_at=used_at)
+        await store.conversations.create(conversation, [Entry("e1", message)])
+    await save_chain(store, "r00", start_s=60)
+
+    assert await store.prune(now=NOW, max_bytes=bytes_of(4)) == ()
+    assert await store.conversations.get("conv_old", "ada") is None
+    assert await store.conversations.get("conv_new", "ada") is not None
+    assert await found(store, "r00") == ["r00"]
+
+
+async def test_a_runs_events_count(store: ResponseStore) -> None:
+    await save_chain(store, "a00", start_s=0)
+    await save_chain(store, "b00", start_s=1)
+    await store.runs.append("a00", "ada", [LoggedEvent(n, bytes(1000)) for n in range(10)])
+
+    assert await store.prune(now=NOW, max_bytes=bytes_of(3)) == ("a00",)
+
+
+async def test_more_than_one_transaction_deletes_all_goes(tmp_path: Path) -> None:
+    path = str(tmp_path / "warmlane.db")
+    await (await open_store(path)).close()
+    database = Database(sqlite_engine(path, timeout_s=5), timeout_s=5, one_writer=True)
+    store = SqlResponseStore(database, server="s", batch=3)
+    for n in range(14):
+        await store.save(turn(f"r{n}", expires_at=NOW + n % 2))
+        await store.save(turn(f"s{n}", tenant="bob", created_at=NOW + n))
+
+    assert len(await store.prune(now=NOW + 0.5)) == 7
+    assert len((await store.erase("ada")).response_ids) == 7
+    assert len(await store.prune(now=NOW, max_bytes=1)) == 13
+    assert (await store.erase("bob")).response_ids == ("s13",)
+    await store.close()

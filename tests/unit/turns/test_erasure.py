@@ -1,0 +1,114 @@
+"""Deleting: a response, what was pruned, and everything of a tenant, down to the engine's cells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.spine import Rig, read, rig
+from warmlane.conversation.events import Failed
+from warmlane.conversation.turn import Dialect
+from warmlane.errors import PreviousResponseNotFound, ResponseNotFound
+from warmlane.sessions import Secrets
+from warmlane.turns.archive import Erasure
+from warmlane.turns.erasure import KnownDomains
+
+SECRET = "what only one tenant said " * 10 + "EMIT:yes"
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Rig]:
+    async with rig(tenants=2) as built:
+        yield built
+
+
+async def cached(r: Rig, text: str, **fields: object) -> int:
+    """How much of a prompt a stateless turn finds warm."""
+    asked = r.ask(text, dialect=Dialect.MESSAGES, store=False, **fields)
+    return (await r.finished(asked)).cache.cached_tokens
+
+
+async def test_everything_of_a_tenant_goes_and_nothing_of_another(made: Rig) -> None:
+    kept: dict[str, str] = {}
+    for tenant in ("ann", "bob"):
+        salted = {"domain": made.spine.domain(tenant, "pepper"), "tenant": tenant}
+        for fields in ({"tenant": tenant}, salted):
+            asked = made.ask(SECRET, **fields)
+            await made.finished(asked)
+            await cached(made, SECRET + "and again", **fields)
+        kept[tenant] = asked.response_id
+
+    assert await made.spine.erase("ann") == Erasure(responses=2, conversations=0)
+
+    with pytest.raises(ResponseNotFound):
+        await made.spine.retrieve(kept["ann"], "ann")
+    assert (await made.spine.retrieve(kept["bob"], "bob")).id == kept["bob"]
+    assert [card.id for card in made.host.sessions("ann")] == []
+    assert len(made.host.sessions("bob")) == 2
+    for salt in (None, "pepper"):
+        for tenant, found in (("ann", False), ("bob", True)):
+            domain = made.spine.domain(tenant, salt)
+            assert (await cached(made, SECRET, tenant=tenant, domain=domain) > len(SECRET) / 2) is found
+
+
+async def test_a_tenants_running_turn_is_stopped_and_leaves_nothing(made: Rig) -> None:
+    asked = made.ask("SLOW:1000 " + "x" * 500, tenant="ann")
+    stream = made.start(asked)
+    await anext(stream)
+    reading = asyncio.create_task(read(stream))
+
+    await made.spine.erase("ann")
+
+    last = (await reading)[-1]
+    assert isinstance(last, Failed)
+    await made.idle()
+    with pytest.raises(ResponseNotFound):
+        await made.spine.retrieve(asked.response_id, "ann")
+    assert made.host.sessions("ann") == []
+
+
+async def test_an_unstored_warm_session_is_erased_as_well(made: Rig) -> None:
+    asked = made.ask("hello", tenant="ann", store=False)
+    await made.finished(asked)
+    await made.spine.erase("ann")
+
+    chained = made.ask("more", tenant="ann", previous_response_id=asked.response_id)
+    assert isinstance(await made.failed(chained), PreviousResponseNotFound)
+
+
+async def test_a_response_deleted_after_its_session_has_gone_is_not_warm_any_more(made: Rig) -> None:
+    asked = made.ask(SECRET)
+    await made.finished(asked)
+    made.loads[0].registry.clear()
+    await made.loads[0].registry.flush_disposals()
+
+    await made.spine.delete(asked.response_id, "")
+
+    assert await cached(made, SECRET) == 0
+
+
+async def test_what_is_pruned_is_not_warm_any_more(made: Rig) -> None:
+    first, second = made.ask(SECRET), made.ask("something else")
+    await made.finished(first)
+    await made.finished(second)
+
+    assert await made.spine.tidy(max_bytes=10) == 1
+    await made.loads[0].registry.flush_disposals()
+
+    assert [card.id for card in made.host.sessions("")] == [second.response_id]
+    chained = made.ask("more", previous_response_id=first.response_id)
+    assert isinstance(await made.failed(chained), PreviousResponseNotFound)
+    assert await cached(made, SECRET) < len(SECRET) / 2
+
+
+def test_the_domains_of_a_tenant_are_known_within_a_bound() -> None:
+    known, secrets = KnownDomains(limit=3), Secrets.in_memory()
+    domains = [known.note("ann", secrets.domain("ann", f"salt {n}")) for n in range(4)]
+    known.note("ann", domains[3])
+    known.note("bob", secrets.domain("bob", None))
+
+    assert known.take("ann") == {domains[2], domains[3]}
+    assert known.take("ann") == frozenset()
+    assert len(known.take("bob")) == 1
