@@ -27,7 +27,9 @@ async def killed_midway(store: Path | str, *, turns: int, kill_after: int) -> Se
     """Run `turns` at once, each a chain of its own, and kill the server at the `kill_after`th terminal event."""
     seen, enough = Seen(), asyncio.Event()
     with live_server(*FLAGS, store=store) as server:
-        async with httpx.AsyncClient(base_url=server.base_url, timeout=60, limits=httpx.Limits(None, None)) as client:
+        async with httpx.AsyncClient(
+            base_url=server.base_url, timeout=60, limits=httpx.Limits(max_connections=None)
+        ) as client:
             asking = [asyncio.create_task(_chain(client, seen, enough, kill_after, lag=n % 5)) for n in range(turns)]
             await enough.wait()
             server.process.kill()

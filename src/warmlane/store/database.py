@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,6 +21,16 @@ WRITES: Final = "warmlane_writes"
 """Execution option of a connection whose transaction will write; `sqlite` begins it with the write lock."""
 
 CLOSE_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Call:
+    """`given_up`: whoever asked was told that it failed."""
+
+    given_up: bool = False
+
+
+_call: ContextVar[_Call] = ContextVar("warmlane_store_call")
 
 
 class Database:
@@ -38,17 +50,19 @@ class Database:
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """The result of `work`, which uses `reading` or `writing`. Raises `StoreUnavailable` if it fails in the
-        database, and when its time is up; it then goes on to its own end."""
+        database, and when its time is up; what it has not committed by then it does not commit any more."""
         if self._closed:
             work.close()
             raise StoreUnavailable("The response store is closed.")
-        task = asyncio.create_task(self._translated(work))
+        call = _Call()
+        task = asyncio.create_task(self._translated(work, call))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(task)
         except TimeoutError:
+            call.given_up = True
             raise StoreUnavailable(f"The response store did not answer within {self._timeout_s:g} s.") from None
 
     @contextlib.asynccontextmanager
@@ -64,6 +78,7 @@ class Database:
         if self._writer is None:
             async with self._writing_engine.begin() as connection:
                 yield connection
+                _check_wanted()
             return
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -73,6 +88,7 @@ class Database:
         try:
             async with self._writing_engine.begin() as connection:
                 yield connection
+                _check_wanted()
         finally:
             self._writer.release()
 
@@ -87,7 +103,8 @@ class Database:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._engine.dispose()
 
-    async def _translated(self, work: Coroutine[object, object, T]) -> T:
+    async def _translated(self, work: Coroutine[object, object, T], call: _Call) -> T:
+        _call.set(call)
         try:
             return await work
         except sa.exc.SQLAlchemyError as error:
@@ -102,6 +119,12 @@ class Database:
         if not task.cancelled():
             # Reading it keeps asyncio from reporting an error nobody waits for any more.
             task.exception()
+
+
+def _check_wanted() -> None:
+    """Raises before a commit that whoever asked for was told has failed."""
+    if _call.get().given_up:
+        raise StoreUnavailable("The response store was too slow.")
 
 
 _FULL_SQLSTATES: Final = ("53100", "53200")
