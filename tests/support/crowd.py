@@ -84,12 +84,17 @@ async def empty(http: httpx.AsyncClient) -> None:
 
 def resident_bytes(server: LiveServer) -> int:
     """The memory of the server and its workers."""
+    return sum(resident_bytes_of(pid) for pid in (server.process.pid, *worker_pids(server)))
+
+
+def worker_pids(server: LiveServer) -> list[int]:
+    """The server's child processes: its workers, also one that has ended and was not waited for yet."""
     pid = server.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sum(_resident_bytes(int(p)) for p in (pid, *children))
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes_of(pid: int) -> int:
+    """The memory of one process."""
     status = Path(f"/proc/{pid}/status").read_text()
     kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(kib) * 1024

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 START_TIMEOUT_S = 60.0
 
@@ -39,13 +40,20 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def live_server(*flags: str, store: Path | str | None = None) -> Iterator[LiveServer]:
-    """Start a server on a free port and wait until it says where it serves; stop it at the end."""
+def live_server(
+    *flags: str, store: Path | str | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[LiveServer]:
+    """Start a server on a free port and wait until it says where it serves; stop it at the end. `variables` are added
+    to its environment."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "warmlane", "serve", "--port", "0"]
         command += ["--store", str(store or Path(scratch) / "responses.db"), *flags]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment() | dict(variables),
         )
         server = LiveServer(process)
         ready = threading.Event()

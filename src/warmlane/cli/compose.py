@@ -224,11 +224,13 @@ def _n_tenants(keys: Iterable[config.ApiKey]) -> int:
 
 def _numbers(bindings: Iterable[Binding]) -> Iterator[ModelNumbers]:
     for binding in bindings:
-        lane, registry = binding.lane, binding.registry
+        lane, registry, engine = binding.lane, binding.registry, binding.engine
         yield ModelNumbers(
             model=binding.name,
-            ready=binding.engine.ready,
-            generation=binding.engine.generation,
+            ready=engine.ready,
+            generation=engine.generation,
+            # A generation begins with the death of the one before it; its worker comes later.
+            restarts=max(0, engine.generation - 1 - (not engine.ready)),
             active=lane.active,
             waiting=lane.waiting,
             permits=lane.permits,

@@ -37,6 +37,9 @@ class EngineReadings:
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 stats = await engine.stats()
-        except (TimeoutError, EngineDied):
+        except TimeoutError:
+            return
+        except EngineDied:
+            self._last.pop(name, None)  # what it said of itself went with it
             return
         self._last[name] = EngineReading(model=name, values=msgspec.structs.asdict(stats))

@@ -101,6 +101,7 @@ def _make_scheduler(backend: Backend, config: EngineConfig) -> Scheduler:
             limit_bytes=config.disk_cache_bytes,
             key=_disk_key(backend.info),
             whole=not backend.info.can_truncate,
+            window=backend.info.attention_window,
             writer=ThreadWriter(),
             now=time.monotonic,
         )

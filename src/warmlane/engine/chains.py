@@ -7,7 +7,7 @@ whoever shares its prefix). Only running chains are safe from eviction, which lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class NoSequence(Exception):
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
     pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its
-    last snapshot on the way was taken."""
+    last snapshot on the way was taken; another is to be taken at each length in `stops`."""
 
     seq: int
     domain: bytes
@@ -37,6 +37,7 @@ class Chain:
     used_s: float = 0.0
     kept: int = 0
     kept_at: int = 0
+    stops: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -139,7 +140,7 @@ class ChainPool:
         """Cut to `length` tokens. False if the backend cannot; the chain is then dropped."""
         if length >= len(chain):
             return True
-        if length > 0 and not (self.can_truncate and self._backend.truncate(chain.seq, length)):
+        if length > 0 and not self._backend.truncate(chain.seq, length):
             self.drop(chain)
             return False
         if length <= 0:
@@ -225,9 +226,7 @@ class ChainPool:
             if chain.domain != domain:
                 continue
             n = common_prefix(chain.tokens.view, wanted)
-            if not self.can_truncate and n != len(chain):
-                continue
-            if n > length:
+            if n > length and self._backend.can_cut(chain.seq, n):
                 best, length = chain, n
         return best, length
 
@@ -252,12 +251,17 @@ class ChainPool:
         chain.running = False
         self._touch(chain)
         rivals = [c for c in self._chains.values() if c is not chain and c.domain == chain.domain]
-        if not len(chain) or any(_covers(rival, chain) for rival in rivals):
+        if not len(chain) or any(self._replaces(rival, chain) for rival in rivals):
             self.drop(chain)
             return
         for rival in rivals:
-            if rival.owner is None and _covers(chain, rival):
+            if rival.owner is None and self._replaces(chain, rival):
                 self.drop(rival)
+
+    def _replaces(self, a: Chain, b: Chain) -> bool:
+        """Whether every token of `b` is in `a`, which can be cut to them."""
+        agree = len(a) >= len(b) and common_prefix(a.tokens.view, b.tokens.view) == len(b)
+        return agree and self._backend.can_cut(a.seq, len(b))
 
     def _forget(self, chain: Chain) -> None:
         self.table.give_back(chain.cells.view.copy())
@@ -276,8 +280,3 @@ def _state(chain: Chain) -> int:
     if chain.running:
         return 0
     return 1 if chain.owner is not None else 2
-
-
-def _covers(a: Chain, b: Chain) -> bool:
-    """Whether every token of `b` is in `a`."""
-    return len(a) >= len(b) and common_prefix(a.tokens.view, b.tokens.view) == len(b)

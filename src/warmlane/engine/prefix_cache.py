@@ -25,10 +25,10 @@ USELESS_SHARE = 1 / 32
 """The share of the hot budget that cells may keep while turns run to which they are of no use."""
 
 WORTH_KEEPING = 64
-"""Tokens of a chain that are snapshot before they are cut off: less is recomputed as quickly as it is found again."""
+"""Tokens of a chain that are worth a snapshot of their own: less is recomputed as quickly as it is found again."""
 
 CHECKPOINT_TOKENS = 512
-"""How far apart snapshots of a prompt are on the way, for models that cannot truncate."""
+"""How far apart snapshots of a prompt are on the way, for models that cannot be cut back."""
 
 EXCERPT_TOKENS = 16
 
@@ -78,12 +78,15 @@ class PrefixCache:
         self._backend = backend
         self._sharing = sharing
         self._whole = not backend.info.can_truncate
+        self._window = backend.info.attention_window
         self._settings = settings
         self._interests = interests
         self._now = now
         self.pins = Pins(now=now)
         self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
-        self.ram = RamTier(settings.ram_bytes if sharing else 0, whole=self._whole, now=now, pins=self.pins)
+        self.ram = RamTier(
+            settings.ram_bytes if sharing else 0, whole=self._whole, window=self._window, now=now, pins=self.pins
+        )
         self.disk = disk if sharing else None
         self._saver = Saver(
             self.pool,
@@ -120,7 +123,7 @@ class PrefixCache:
         """A running chain of `owner` with the longest prefix of `tokens` that any tier has; see `ChainPool.place`.
         Files are read only where that is quicker than computing at the given speed."""
         wanted = tokens[:-1]
-        divergence = self._divergence(domain, tokens)
+        branch, nearest = self._nearest(domain, tokens)
         own = self.pool.of(owner)
         if own is not None and own.domain == domain and share:
             self._keep_before_cut(own, wanted)
@@ -130,7 +133,9 @@ class PrefixCache:
             ram, disk = self._extend(chain, wanted, prefill_ms_per_token)
             if self._whole and ram + disk:
                 hot = 0
-        return Placement(chain, hot, ram, disk, divergence)
+        # Where one prompt has left another, a third may leave them as well.
+        self.leave_way_back(chain, branch)
+        return Placement(chain, hot, ram, disk, self._divergence(tokens, branch, nearest))
 
     def pin(self, domain: bytes, tokens: Int32Array, ttl_s: float) -> None:
         """Give up this prefix after everything else that is not in use, for `ttl_s` from now on."""
@@ -181,16 +186,29 @@ class PrefixCache:
             yield from self.disk.of_domain(domain)
 
     def checkpoint(self, chain: Chain, remaining: int) -> None:
-        """After a slice of prefill, with `remaining` tokens to compute. A model that cannot truncate returns to
+        """After a slice of prefill, with `remaining` tokens to compute. A model that cannot be cut back returns to
         snapshots only, so some are taken on the way: where the last token of the prompt is all that is missing, which
-        is where the same prompt and a longer one meet it, and now and then before."""
-        if self._whole and (remaining == 1 or len(chain) - chain.kept_at >= CHECKPOINT_TOKENS):
-            chain.kept_at = len(chain)
+        is where the same prompt and a longer one meet it; where another prompt left this one; now and then before."""
+        length = len(chain)
+        if not self._forgets(length):
+            return
+        if remaining == 1 or length in chain.stops or length - chain.kept_at >= CHECKPOINT_TOKENS:
+            chain.kept_at = length
+            chain.stops = {stop for stop in chain.stops if stop > length}
             self._spill(chain)
 
-    def slice_limit(self, remaining: int) -> int:
+    def leave_way_back(self, chain: Chain, length: int) -> None:
+        """Another prompt shares `length` tokens of what the chain will hold: take a `checkpoint` there, if the chain
+        cannot be cut to it later."""
+        if self._forgets(length) and length - len(chain) >= WORTH_KEEPING:
+            chain.stops.add(length)
+
+    def slice_limit(self, chain: Chain, remaining: int) -> int:
         """The most tokens of prefill to compute before the next `checkpoint`."""
-        return remaining - 1 if self._whole and self.ram.limit_bytes and remaining > 1 else remaining
+        length = len(chain)
+        if not self.ram.limit_bytes or remaining <= 1 or not self._forgets(length + remaining):
+            return remaining
+        return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
     def trim(self, *, busy: bool) -> None:
         """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
@@ -236,6 +254,10 @@ class PrefixCache:
             for domain, tokens in self._interests()
         )
 
+    def _forgets(self, length: int) -> bool:
+        """Whether a chain of this length may have lost what lies behind its end."""
+        return self._whole or 0 < self._window < length
+
     def _is_wanted(self, chain: Chain) -> bool:
         """Whether some of the chain is pinned, or a turn that runs or waits shares at least half of it."""
         return self.pins.until_s(chain.domain, chain.tokens.view) > 0 or any(
@@ -257,8 +279,8 @@ class PrefixCache:
             self.spills += 1
 
     def _shared(self, chain: Chain) -> int:
-        """How many of the chain's tokens other hot chains will go on holding."""
-        shared = 0 if self._whole else self.pool.table.n_shared(chain.cells.view)
+        """How many of the chain's tokens other hot chains will go on holding, and can be cut back to."""
+        shared = 0 if self._forgets(len(chain)) else self.pool.table.n_shared(chain.cells.view)
         return shared if shared >= min(self._settings.least_shared, len(chain)) else 0
 
     def _store(self, chain: Chain, start: int) -> RamSegment | None:
@@ -348,15 +370,19 @@ class PrefixCache:
 
     # diagnosis
 
-    def _divergence(self, domain: bytes, tokens: Int32Array) -> Divergence | None:
+    def _nearest(self, domain: bytes, tokens: Int32Array) -> tuple[int, Int32Array | None]:
+        """How many tokens are in common with what any tier has, and with which sequence."""
         best = (0, False)
         cached: Int32Array | None = None
         for other in self._cached(domain, tokens):
             n = common_prefix(other, tokens)
             if cached is None or (n, n == other.size) > best:
                 best, cached = (n, n == other.size), other
-        n, extended = best
-        if cached is None or extended or n == tokens.size:
+        return best[0], cached
+
+    def _divergence(self, tokens: Int32Array, n: int, cached: Int32Array | None) -> Divergence | None:
+        """Where the prompt leaves the nearest cached sequence; None if it extends it or lies within it."""
+        if cached is None or n in (cached.size, tokens.size):
             return None
         tokenizer = self._backend.tokenizer
         return Divergence(n, int(cached.size), _excerpt(tokenizer, cached, n), _excerpt(tokenizer, tokens, n))

@@ -165,9 +165,9 @@ class Scheduler:
         while True:
             rows = [(t, t.next_slice(1)) for t in self._decoding[: self._n_batch]]
             prefill = self._next_prefill()
-            if prefill is not None:
+            if prefill is not None and prefill.chain is not None:
                 limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
-                limit = min(limit, self.cache.slice_limit(prefill.remaining))
+                limit = min(limit, self.cache.slice_limit(prefill.chain, prefill.remaining))
                 if limit > 0:
                     rows.append((prefill, prefill.next_slice(limit)))
             if self.pool.reserve(sum(s.tokens.size for _, s in rows)):
@@ -210,7 +210,10 @@ class Scheduler:
         """Whether another turn is computing what this one would compute."""
         if still_follows(turn):
             return True
-        return find_driver(turn, self._queue, lambda: self._reusable(turn)) is not None
+        driver = find_driver(turn, self._queue, lambda: self._reusable(turn))
+        if driver is not None and driver.chain is not None:
+            self.cache.leave_way_back(driver.chain, turn.follows_to)
+        return driver is not None
 
     def _reusable(self, turn: Turn) -> int:
         return self.cache.reusable(turn.request.domain, turn.tokens.view)

@@ -20,6 +20,7 @@ class ModelNumbers:
     model: str
     ready: bool
     generation: int
+    restarts: int
     active: int
     waiting: int
     permits: int
@@ -67,9 +68,9 @@ class _ModelCollector(Collector):
                 gauge.add_metric([numbers.model], float(getattr(numbers, field.split("_", 1)[1])))
             yield gauge
         for field, help_text in _COUNTS.items():
-            count = CounterMetricFamily(f"warmlane_sessions_{field}", help_text, labels=["model"])
+            count = CounterMetricFamily(f"warmlane_{field}", help_text, labels=["model"])
             for numbers in models:
-                count.add_metric([numbers.model], float(getattr(numbers, field)))
+                count.add_metric([numbers.model], float(getattr(numbers, field.split("_", 1)[1])))
             yield count
         misses = CounterMetricFamily(
             "warmlane_sessions_misses", "Look-ups that leased no warm session, by cause.", labels=["model", "reason"]
@@ -91,8 +92,9 @@ _GAUGES = {
     "engine_generation": "How many workers this model has had.",
 }
 _COUNTS = {
-    "hits": "Look-ups that leased a warm session.",
-    "evictions": "Warm sessions given up before they were asked for.",
+    "sessions_hits": "Look-ups that leased a warm session.",
+    "sessions_evictions": "Warm sessions given up before they were asked for.",
+    "engine_restarts": "Workers started in the place of one that died.",
 }
 
 

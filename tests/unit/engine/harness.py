@@ -182,6 +182,7 @@ def bench(
     flat: bool = False,
     hash_mode: bool = False,
     can_truncate: bool = True,
+    attention_window: int = 0,
     slice_alone: int = 512,
     slice_beside_decode: int = 128,
     hot_tokens: int | None = None,
@@ -199,6 +200,7 @@ def bench(
             n_batch=n_batch,
             hash_mode=hash_mode,
             can_truncate=can_truncate,
+            attention_window=attention_window,
         )
         backend = SimulatedBackend(settings, now=time.now, sleep=time.sleep, crash=raise_crash)
     scheduler = Scheduler(

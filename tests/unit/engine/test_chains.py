@@ -29,10 +29,18 @@ class Pool:
     """A pool and its backend; `compute` does what a turn without output does."""
 
     def __init__(
-        self, *, n_cells: int = 64, n_seq_max: int = 4, sharing: bool = True, can_truncate: bool = True
+        self,
+        *,
+        n_cells: int = 64,
+        n_seq_max: int = 4,
+        sharing: bool = True,
+        can_truncate: bool = True,
+        attention_window: int = 0,
     ) -> None:
         self.backend = SimulatedBackend(
-            SimulatedSettings(n_cells=n_cells, n_seq_max=n_seq_max, can_truncate=can_truncate)
+            SimulatedSettings(
+                n_cells=n_cells, n_seq_max=n_seq_max, can_truncate=can_truncate, attention_window=attention_window
+            )
         )
         self.pool = ChainPool(self.backend, sharing=sharing)
 
@@ -209,6 +217,30 @@ def test_a_backend_that_cannot_cut_reuses_whole_chains_only() -> None:
     assert p.compute(2, "hello there") == 5
     assert p.compute(1, "help") == 0
     assert p.pool.table.n_used == p.backend.n_used
+
+
+def test_a_backend_that_forgets_reuses_what_it_can_cut_to() -> None:
+    p = Pool(attention_window=4)
+    p.compute(1, "hello you")
+    assert p.compute(2, "hello you two") == 9
+    assert p.compute(3, "hello yet") == 0
+    assert p.compute(4, "hell") == 0
+    assert p.compute(4, "hello") == 4
+    assert p.pool.table.n_used == p.backend.n_used
+
+
+def test_a_chain_that_another_cannot_be_cut_to_is_kept_beside_it() -> None:
+    p = Pool(attention_window=4)
+    p.compute(1, "hello")
+    p.pool.release(owner(1), purge=False)
+    p.compute(2, "hello you two")
+    p.pool.release(owner(2), purge=False)
+    assert p.compute(3, "hello there") == 5
+    whole = Pool()
+    for serial, text in ((1, "hello"), (2, "hello you two")):
+        whole.compute(serial, text)
+        whole.pool.release(owner(serial), purge=False)
+    assert len(whole.pool) == 1
 
 
 class PoolMachine(RuleBasedStateMachine):

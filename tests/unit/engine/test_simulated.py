@@ -53,6 +53,25 @@ def test_a_cell_too_many_a_cell_missing_or_misplaced_changes_the_output(backend:
     assert seen(backend, 0, 5) == right
 
 
+def test_with_a_window_what_lies_behind_it_is_forgotten() -> None:
+    backend = SimulatedBackend(SimulatedSettings(n_cells=64, n_seq_max=4, hash_mode=True, attention_window=4))
+    backend.decode([slice_of(0, 0, "hello world", wants_logits=False)])
+    right = backend.decode([slice_of(0, 11, ".")]).logits(0)
+    assert not backend.share(0, 1, 9)
+    assert not backend.truncate(0, 5)
+    assert backend.share(0, 1, 12)
+    data = saved(backend, 0)
+    assert not backend.restore(2, data, 0, 9)
+    assert backend.restore(2, data, 0, 12)
+    assert backend.truncate(2, 12)
+    fresh = SimulatedBackend(SimulatedSettings(n_cells=64, n_seq_max=4, hash_mode=True))
+    fresh.decode([slice_of(0, 0, "hello world", wants_logits=False)])
+    assert np.array_equal(fresh.decode([slice_of(0, 11, ".")]).logits(0), right)
+    # Going on where something is missing comes out wrong.
+    wrong = backend.decode([slice_of(0, 9, ".")]).logits(0)
+    assert not np.array_equal(fresh.decode([slice_of(0, 9, ".")]).logits(0), wrong)
+
+
 def test_dropping_one_holder_keeps_the_cells_of_the_other(backend: SimulatedBackend) -> None:
     backend.decode([slice_of(0, 0, "hello", wants_logits=False)])
     right = seen(backend, 0, 5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from enum import Enum, auto
 from pathlib import Path
 
 from hypothesis import settings
@@ -26,6 +27,14 @@ from warmlane.engine.tiers.writer import Job
 N_CELLS = 200
 DISK_BYTES = 6000
 OWNERS = st.integers(0, 5)
+
+
+class Kind(Enum):
+    """What a model can go back to: anywhere, within its window, or nowhere."""
+
+    FULL = auto()
+    WINDOWED = auto()
+    RECURRENT = auto()
 
 
 class LateWriter:
@@ -53,9 +62,16 @@ class LateWriter:
 class FlakyBackend(SimulatedBackend):
     """Fails the next decodes and restores when told to."""
 
-    def __init__(self, can_truncate: bool) -> None:
+    def __init__(self, kind: Kind) -> None:
         super().__init__(
-            SimulatedSettings(n_cells=N_CELLS, n_seq_max=5, n_batch=32, hash_mode=True, can_truncate=can_truncate)
+            SimulatedSettings(
+                n_cells=N_CELLS,
+                n_seq_max=5,
+                n_batch=32,
+                hash_mode=True,
+                can_truncate=kind is not Kind.RECURRENT,
+                attention_window=10 if kind is Kind.WINDOWED else 0,
+            )
         )
         self.failing: str | None = None
 
@@ -89,18 +105,16 @@ class Engine(RuleBasedStateMachine):
         hot=st.sampled_from((0, 0, 30, 100, None)),
         ram=st.sampled_from((3000, 1 << 20, 400, 0)),
         with_disk=st.sampled_from((True, True, False)),
-        can_truncate=st.sampled_from((True, True, True, False)),
+        kind=st.sampled_from((Kind.FULL, *Kind)),
         least_shared=st.sampled_from((1, 8, 64)),
     )
-    def begin(
-        self, capacity: int, hot: int | None, ram: int, with_disk: bool, can_truncate: bool, least_shared: int
-    ) -> None:
-        self.options = (capacity, hot, ram, with_disk, can_truncate, least_shared)
+    def begin(self, capacity: int, hot: int | None, ram: int, with_disk: bool, kind: Kind, least_shared: int) -> None:
+        self.options = (capacity, hot, ram, with_disk, kind, least_shared)
         self.start()
 
     def start(self) -> None:
-        capacity, hot, ram, with_disk, can_truncate, least_shared = self.options
-        self.backend = FlakyBackend(can_truncate)
+        capacity, hot, ram, with_disk, kind, least_shared = self.options
+        self.backend = FlakyBackend(kind)
         self.bench = bench(
             backend=self.backend,
             capacity=capacity,
@@ -120,6 +134,7 @@ class Engine(RuleBasedStateMachine):
             limit_bytes=DISK_BYTES,
             key=b"k" * 32,
             whole=not backend.info.can_truncate,
+            window=backend.info.attention_window,
             writer=self.writer,
             now=time.now,
         )
@@ -175,7 +190,8 @@ class Engine(RuleBasedStateMachine):
         if what == "cancel":
             self.b.scheduler.cancel(n % (self.b.n_turns + 1))
         elif what == "truncate":
-            assert self.b.scheduler.truncate(OwnerId(1, owner), n) or not self.backend.info.can_truncate
+            info = self.backend.info
+            assert self.b.scheduler.truncate(OwnerId(1, owner), n) or not info.can_truncate or info.attention_window
         else:
             self.b.scheduler.release(OwnerId(1, owner), purge=what == "purge")
 

@@ -12,6 +12,7 @@ def numbers(**changed: object) -> ModelNumbers:
         "model": "m",
         "ready": True,
         "generation": 2,
+        "restarts": 1,
         "active": 3,
         "waiting": 4,
         "permits": 5,
@@ -41,6 +42,7 @@ def test_every_number_is_scraped_under_its_name() -> None:
         'warmlane_sessions_disposals_owed{model="m"} 10.0',
         'warmlane_engine_ready{model="m"} 1.0',
         'warmlane_engine_generation{model="m"} 2.0',
+        'warmlane_engine_restarts_total{model="m"} 1.0',
     ):
         assert line in scraped
 

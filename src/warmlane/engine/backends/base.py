@@ -105,6 +105,8 @@ class BackendInfo:
 
     `n_cells` is shared by all sequences; `window` is the longest sequence in tokens; `n_batch` the most tokens of one
     `decode`. Without `can_truncate` a sequence can only be extended or dropped, and only shared at its full length.
+    Where `attention_window` is not 0, some layers see that many tokens only (the new one included), and a sequence may
+    forget at any time what lies further back from its end; then `can_cut` is to be asked before it is cut.
     Where `idle_cells_cost`, cells that no sequence of the batch sees slow it down nevertheless.
     `fingerprint` names the weights, `tokenizer` the vocabulary, `kv_format` whatever else the bytes of a snapshot
     depend on.
@@ -120,6 +122,7 @@ class BackendInfo:
     n_vocab: int
     window: int
     can_truncate: bool
+    attention_window: int
     idle_cells_cost: bool
     chat_template: str | None
     bos_token: str
@@ -145,15 +148,20 @@ class Backend(Protocol):
         """
         ...
 
+    def can_cut(self, seq: int, length: int) -> bool:
+        """Whether `seq`, which holds at least `length` cells, still has all that a token behind the first `length` of
+        them needs: whether it can be shared or truncated there. If not, it cannot be at any shorter length but 0."""
+        ...
+
     def share(self, src: int, dst: int, length: int) -> bool:
         """Make the first `length` cells of `src` also those of `dst`, which must be empty; copies nothing.
 
-        False if `src` no longer holds all that the model needs of them; `dst` is then empty.
+        False if `can_cut` is; `dst` is then empty.
         """
         ...
 
     def truncate(self, seq: int, length: int) -> bool:
-        """Keep the first `length` cells. False if the model cannot; `seq` then holds anything and must be dropped."""
+        """Keep the first `length` cells. False if `can_cut` is; `seq` may then hold anything and must be dropped."""
         ...
 
     def drop(self, seq: int) -> None:
@@ -162,7 +170,8 @@ class Backend(Protocol):
 
     def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
         """A copy of the sequence's cells from position `start` on, shared ones included, in the array that `allocate`
-        gives for it; None if it gives none. Changes nothing. `start` is 0 if the model cannot truncate."""
+        gives for it; None if it gives none. Changes nothing. `start` is 0 if the model cannot truncate. Layers with a
+        window may leave out what they do not see from the sequence's end."""
         ...
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
@@ -170,8 +179,8 @@ class Backend(Protocol):
         them. Takes as many free cells as the snapshot has, and frees those not asked for. A model that cannot truncate
         restores whole snapshots into empty sequences only.
 
-        False (and `seq` is unchanged) if there are too few cells or the snapshot is of another kind. Damage may go
-        unnoticed, so keep a checksum.
+        False (and `seq` is unchanged) if there are too few cells, the snapshot is of another kind, or a token at `end`
+        would not find all it needs. Damage may go unnoticed, so keep a checksum.
         """
         ...
 

@@ -73,7 +73,9 @@ class LlamaCppBackend:
             raise ConfigError(f"The model file {config.model_path} keeps no KV cache. Pick a chat model in GGUF.")
         self._memory = memory
         self._tokenizer = GgufTokenizer(self._gguf.vocab)
-        self._n_swa = self._gguf.n_swa
+        # Where restored pieces leave a hole in what windowed layers hold, what lies before it is no use: the first
+        # position behind it, by sequence.
+        self._floor: dict[int, int] = {}
         self._batch = NativeBatch(config.n_batch)
         self.info = _describe(self._gguf, self._tokenizer, self._context, config)
         self._scratch = self.info.n_seq_max
@@ -92,19 +94,30 @@ class LlamaCppBackend:
             raise DecodeFailed(f"llama_decode returned {status}")
         return _Decoded(self._live, self.info.n_vocab, rows)
 
+    def can_cut(self, seq: int, length: int) -> bool:
+        if not self.info.can_truncate:
+            return length in (0, int(lib.llama_memory_seq_pos_max(self._memory, seq)) + 1)
+        if not self.info.attention_window:
+            return True
+        # Cutting back into what was forgotten would report success and empty the sequence.
+        return length == 0 or self._oldest(seq) <= self._first_seen(length)
+
     def share(self, src: int, dst: int, length: int) -> bool:
-        if not self._holds_enough(src, length):
+        if not self.can_cut(src, length):
             return False
         lib.llama_memory_seq_cp(self._memory, src, dst, 0, length)
+        if src in self._floor:
+            self._floor[dst] = self._floor[src]
         return True
 
     def truncate(self, seq: int, length: int) -> bool:
-        if not self.info.can_truncate or not self._holds_enough(seq, length):
+        if not self.can_cut(seq, length):
             return False
         return bool(lib.llama_memory_seq_rm(self._memory, seq, length, -1))
 
     def drop(self, seq: int) -> None:
         lib.llama_memory_seq_rm(self._memory, seq, -1, -1)
+        self._floor.pop(seq, None)
 
     def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
         source = seq
@@ -124,15 +137,19 @@ class LlamaCppBackend:
         # Into a sequence of its own first: a restore that fails empties its target.
         target = self._scratch if self.info.can_truncate else seq
         restored = int(lib.llama_state_seq_set_data(self._live, _pointer(data), data.size, target)) == data.size
-        whole = restored and self._spans(target, begin, end)
-        if whole and target != seq:
+        fits = restored and self._continues(target, begin, end)
+        if fits and target != seq:
+            oldest = self._oldest(target)
             lib.llama_memory_seq_cp(self._memory, target, seq, begin, end)
-        if not whole or target != seq:
+            if oldest > begin:
+                self._floor[seq] = oldest
+        if not fits or target != seq:
             self.drop(target)
-        return whole
+        return fits
 
     def clear(self) -> None:
         lib.llama_memory_clear(self._memory, False)
+        self._floor.clear()
 
     def close(self) -> None:
         if self._context is not None:
@@ -147,18 +164,23 @@ class LlamaCppBackend:
         assert self._context is not None, "used after close"
         return self._context
 
-    def _holds_enough(self, seq: int, length: int) -> bool:
-        """Whether the cells that position `length` attends to are all there. A sliding window forgets old positions,
-        and cutting back into what was forgotten reports success while it empties the sequence."""
-        oldest = int(lib.llama_memory_seq_pos_min(self._memory, seq))
-        return oldest == 0 or 0 <= oldest < length - self._n_swa
+    def _oldest(self, seq: int) -> int:
+        """The first position from which on a sequence holds everything, in windowed layers too."""
+        return max(int(lib.llama_memory_seq_pos_min(self._memory, seq)), self._floor.get(seq, 0))
 
-    def _spans(self, seq: int, begin: int, end: int) -> bool:
-        """Whether a restored sequence holds these positions; without truncation, exactly these."""
+    def _first_seen(self, position: int) -> int:
+        """The first position that windowed layers see from here."""
+        window = self.info.attention_window
+        return max(0, position - window + 1) if window else 0
+
+    def _continues(self, seq: int, begin: int, end: int) -> bool:
+        """Whether a restored sequence leads from `begin` to `end`; without truncation, whether it ends there. A sliding
+        window's snapshot lacks old positions in some layers, and nothing tells which it has in the others."""
         last = int(lib.llama_memory_seq_pos_max(self._memory, seq))
         if not self.info.can_truncate:
             return begin == 0 and last == end - 1
-        return 0 <= int(lib.llama_memory_seq_pos_min(self._memory, seq)) <= begin and last >= end - 1
+        oldest = self._oldest(seq)
+        return last >= end - 1 and (0 <= oldest <= begin or begin < oldest <= self._first_seen(end))
 
     def _warm_up(self) -> None:
         """The first decode builds graphs and starts threads; nobody's first turn should pay for it."""
@@ -221,6 +243,7 @@ def _describe(
         n_vocab=tokenizer.n_vocab,
         window=min(n_cells, gguf.n_ctx_train),
         can_truncate=not gguf.recurrent,
+        attention_window=0 if gguf.recurrent else gguf.n_swa,
         idle_cells_cost=not lib.llama_supports_gpu_offload(),
         chat_template=gguf.chat_template,
         bos_token=tokenizer.bos_text,

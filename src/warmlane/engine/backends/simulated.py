@@ -43,6 +43,9 @@ DEFAULT_CELLS = 32768
 POLL_S = 0.01
 """Longest wait inside one decode while every sequence sleeps, so that a cancellation is seen soon."""
 
+DAMAGED = 1 << 16
+"""Added to what a cell holds if it was computed without all that it needs."""
+
 CRASH_STATUS = 70
 
 
@@ -54,12 +57,14 @@ def exit_process() -> NoReturn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSettings:
     """Sizes, the latency model (seconds a prefilled token and a decode step take), and the hash mode, in which tokens
-    are a hash of the cells seen wherever no script applies."""
+    are a hash of the cells seen wherever no script applies. With an `attention_window` every sequence forgets what lies
+    further back as soon as it may, and whatever is computed without what it needs comes out wrong."""
 
     n_cells: int = DEFAULT_CELLS
     n_seq_max: int = 64
     n_batch: int = 512
     can_truncate: bool = True
+    attention_window: int = 0
     hash_mode: bool = False
     prefill_s_per_token: float = 0.0
     decode_s: float = 0.0
@@ -68,6 +73,7 @@ class SimulatedSettings:
 class _Snapshot(msgspec.Struct, frozen=True):
     tokens: list[int]
     positions: list[int]
+    near: list[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,8 @@ class SimulatedBackend:
         self._token = np.zeros(n, dtype=np.int32)
         self._position = np.full(n, -1, dtype=np.int32)
         self._member = np.zeros((settings.n_seq_max, n), dtype=np.bool_)
+        # Of these, what the layers with a window hold.
+        self._near = np.zeros_like(self._member)
         self._due: dict[int, tuple[int, float]] = {}
         self.info = BackendInfo(
             model=model,
@@ -112,6 +120,7 @@ class SimulatedBackend:
             n_vocab=N_VOCAB,
             window=n,
             can_truncate=settings.can_truncate,
+            attention_window=settings.attention_window,
             idle_cells_cost=False,
             chat_template=CHAT_TEMPLATE,
             bos_token="",
@@ -146,35 +155,50 @@ class SimulatedBackend:
                 continue
             cells = free[taken : taken + piece.tokens.size]
             taken += piece.tokens.size
-            self._token[cells] = piece.tokens
+            whole = self.can_cut(piece.seq, piece.position)
+            self._token[cells] = piece.tokens if whole else piece.tokens + DAMAGED
             self._position[cells] = np.arange(piece.position, piece.position + piece.tokens.size)
             self._member[piece.seq, cells] = True
+            self._near[piece.seq, cells] = True
+            self._near[piece.seq] &= self._position >= self._first_seen(piece.position + piece.tokens.size)
             if piece.wants_logits:
                 rows[index] = self._logits(piece.seq)
         self._spend(slices, deferred)
         return _Decoded(rows, deferred)
 
+    def can_cut(self, seq: int, length: int) -> bool:
+        if not self.info.can_truncate:
+            return length in (0, np.count_nonzero(self._member[seq]))
+        if not self.info.attention_window:
+            return True
+        first = self._first_seen(length)
+        near = self._near[seq] & (self._position >= first) & (self._position < length)
+        return bool(np.count_nonzero(near) == length - first)
+
     def share(self, src: int, dst: int, length: int) -> bool:
-        if not self.info.can_truncate and length != np.count_nonzero(self._member[src]):
+        if not self.can_cut(src, length):
             return False
-        self._member[dst] = self._member[src] & (self._position < length)
+        for held in (self._member, self._near):
+            held[dst] = held[src] & (self._position < length)
         return True
 
     def truncate(self, seq: int, length: int) -> bool:
-        kept = self._member[seq] & (self._position < length)
-        if not self.info.can_truncate and length > 0 and not np.array_equal(kept, self._member[seq]):
+        if not self.can_cut(seq, length):
             return False
-        self._member[seq] = kept
+        for held in (self._member, self._near):
+            held[seq] &= self._position < length
         self._due.pop(seq, None)
         return True
 
     def drop(self, seq: int) -> None:
-        self._member[seq] = False
+        self._member[seq] = self._near[seq] = False
         self._due.pop(seq, None)
 
     def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
         cells = np.flatnonzero(self._member[seq] & (self._position >= start))
-        saved = msgspec.msgpack.encode(_Snapshot(self._token[cells].tolist(), self._position[cells].tolist()))
+        saved = msgspec.msgpack.encode(
+            _Snapshot(self._token[cells].tolist(), self._position[cells].tolist(), self._near[seq, cells].tolist())
+        )
         data = allocate(len(saved))
         if data is not None:
             data[:] = np.frombuffer(saved, dtype=np.uint8)
@@ -186,24 +210,33 @@ class SimulatedBackend:
         except msgspec.DecodeError:
             return False
         free = np.flatnonzero(~self._member.any(axis=0))[: len(saved.tokens)]
-        if free.size < len(saved.tokens) or len(saved.tokens) != len(saved.positions):
+        if not free.size >= len(saved.tokens) == len(saved.positions) == len(saved.near):
             return False
         if not set(range(begin, end)) <= set(saved.positions):
             return False
         if not self.info.can_truncate and (begin > 0 or end != len(saved.positions)):
             return False
+        near = {position for position, is_near in zip(saved.positions, saved.near, strict=True) if is_near}
+        if not set(range(max(begin, self._first_seen(end)), end)) <= near:
+            return False
         self._token[free] = saved.tokens
         self._position[free] = saved.positions
         wanted = (self._position[free] >= begin) & (self._position[free] < end)
         self._member[seq, free[wanted]] = True
+        self._near[seq, free[wanted]] = np.array(saved.near, dtype=np.bool_)[wanted]
         return True
 
     def clear(self) -> None:
-        self._member[:] = False
+        self._member[:] = self._near[:] = False
         self._due.clear()
 
     def close(self) -> None:
         self.clear()
+
+    def _first_seen(self, position: int) -> int:
+        """The first position that layers with a window see from here."""
+        window = self.info.attention_window
+        return max(0, position - window + 1) if window else 0
 
     def _visible(self, seq: int) -> tuple[Int32Array, Int32Array]:
         """Tokens and positions of the cells a sequence sees, by position."""

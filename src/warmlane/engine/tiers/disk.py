@@ -71,6 +71,7 @@ class DiskTier:
         limit_bytes: int,
         key: bytes,
         whole: bool,
+        window: int = 0,
         writer: Writer,
         now: Callable[[], float],
     ) -> None:
@@ -81,7 +82,7 @@ class DiskTier:
         self._writer = writer
         self._now = now
         self._lock = threading.Lock()
-        self._index: SegmentIndex[DiskSegment] = SegmentIndex(whole=whole)
+        self._index: SegmentIndex[DiskSegment] = SegmentIndex(whole=whole, window=window)
         self._foreign: list[_Foreign] = []
         self._bytes = 0
         self._bytes_per_s = _FIRST_GUESS_BYTES_PER_S

@@ -32,14 +32,15 @@ class RamSegment(Segment):
 
 
 class RamTier:
-    """Used by one thread. Invariant: what all buffers take together never exceeds the limit. With `whole` (models that
-    cannot truncate) a shorter snapshot stays beside a longer one: it is the only way back to where it was taken. What
-    holds tokens of `pins` is given up last, unless that is more than half of the tier."""
+    """Used by one thread. Invariant: what all buffers take together never exceeds the limit. A shorter snapshot stays
+    beside a longer one that cannot be cut to it (see `SegmentIndex`): it is the only way back to where it was taken.
+    What holds tokens of `pins` is given up last, unless that is more than half of the tier."""
 
-    def __init__(self, limit_bytes: int, *, whole: bool, now: Callable[[], float], pins: Pins | None = None) -> None:
-        self.index: SegmentIndex[RamSegment] = SegmentIndex(whole=whole)
+    def __init__(
+        self, limit_bytes: int, *, whole: bool, window: int = 0, now: Callable[[], float], pins: Pins | None = None
+    ) -> None:
+        self.index: SegmentIndex[RamSegment] = SegmentIndex(whole=whole, window=window)
         self._buffers = Buffers(limit_bytes)
-        self._whole = whole
         self._now = now
         self._pins = pins
         self.evictions = 0
@@ -84,7 +85,7 @@ class RamTier:
             pinned_until_s=self._pins.until_s(domain, tokens, start) if self._pins else 0.0,
         )
         for other in self.index:
-            if _within(other, segment) and (not self._whole or len(other) == len(segment)):
+            if _within(other, segment) and self.index.serves(segment, int(other.tokens.size), other.start):
                 self.remove(other)
         self.index.add(segment)
         return segment

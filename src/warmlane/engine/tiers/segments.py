@@ -47,10 +47,12 @@ S = TypeVar("S", bound=Segment)
 
 class SegmentIndex(Generic[S]):
     """Segments by domain, the least recently used first. `whole` is for models that cannot truncate: their segments
-    start at 0 and serve at their full length only."""
+    start at 0 and serve at their full length only. `window` is the attention window of models that have one, else 0:
+    what lies further back from the end of a segment is not in it for all layers."""
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, whole: bool, window: int = 0) -> None:
         self._whole = whole
+        self._window = window
         self._segments: dict[S, None] = {}
 
     def __len__(self) -> int:
@@ -76,6 +78,13 @@ class SegmentIndex(Generic[S]):
             del self._segments[segment]
             self._segments[segment] = None
 
+    def serves(self, segment: Segment, length: int, covered: int) -> bool:
+        """Whether the segment, restored behind `covered` tokens, can be cut to `length` in all."""
+        if length == segment.tokens.size:
+            return True
+        first_whole = segment.tokens.size - self._window + 1 if self._window else 0
+        return not self._whole and max(segment.start, first_whole) <= covered
+
     def best(self, domain: bytes, wanted: Int32Array, covered: int, *, least: int = 1) -> tuple[S, int] | None:
         """The segment that continues the first `covered` tokens of `wanted` furthest, and how far; None if none does
         by `least` tokens, or by so many as make restoring it worth while."""
@@ -85,7 +94,7 @@ class SegmentIndex(Generic[S]):
             if segment.domain != domain or segment.start > covered or not _may_exceed(segment.tokens, wanted, reach):
                 continue
             n = common_prefix(segment.tokens, wanted)
-            if self._whole and n != segment.tokens.size:
+            if not self.serves(segment, n, covered):
                 continue
             if n > reach and n - covered >= max(least, len(segment) * WORTH_SHARE):
                 found, reach = (segment, n), n
