@@ -1,4 +1,4 @@
-"""The worker is killed under load; `tests/soak/test_kills.py` does it fifty times, and on the real model."""
+"""The worker is killed under load; `tests/soak/test_worker_kills.py` does it fifty times, and on the real model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker is killed for long: `WARMLANE_SOAK_KILLS` sets how often (50), and a tenth of that on the real model."""
+"""The worker is killed for long: `WARMLANE_SOAK_WORKER_KILLS` times (50), and a tenth of that on the real model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos.test_kills import message
+from chaos.test_worker_kills import message
 from support.kills import nothing_left, ordeal
 from support.server import live_server
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(7200)]
 
 MOMENTS = ("prefill", "decode", "loading", "decode")
-KILLS = int(os.environ.get("WARMLANE_SOAK_KILLS", "50"))
+KILLS = int(os.environ.get("WARMLANE_SOAK_WORKER_KILLS", "50"))
 
 
 @pytest.mark.parametrize("with_disk", [False, True], ids=["memory", "disk"])
