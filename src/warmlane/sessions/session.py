@@ -19,6 +19,7 @@ from warmlane.engine.protocol import (
     EngineEvent,
     GenerateRequest,
     OwnerId,
+    PinnedPrefix,
     SamplingParams,
 )
 from warmlane.errors import EngineError, SessionBusy, SessionDisposed, SessionError
@@ -162,6 +163,7 @@ class ChatSession:
         grammar: str | None = None,
         top_logprobs: int | None = None,
         special_text: bool = False,
+        pins: tuple[PinnedPrefix, ...] = (),
     ) -> AsyncGenerator[EngineEvent, None]:
         """Run one turn on the engine and pass its events on. Close the generator (`contextlib.aclosing`) to cancel.
         See `GenerateRequest` for what the options mean.
@@ -187,6 +189,7 @@ class ChatSession:
                     grammar=grammar,
                     top_logprobs=top_logprobs,
                     special_text=special_text,
+                    pins=pins,
                 )
             )
             try:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.conversation.tools import Tool, ToolMode
 from warmlane.conversation.turn import TurnRequest
-from warmlane.engine.protocol import Engine, TextPiece
+from warmlane.engine.protocol import Engine, PinnedPrefix, TextPiece
+from warmlane.engine.vectors import common_prefix
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
 from warmlane.prompts.formats import detect_format, format_named
@@ -83,6 +84,23 @@ class Prompter:
         pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
         ids = plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
         return Prompt(ids, np.asarray(ids, np.int32), plan.text, plan.opening)
+
+    async def pinned(
+        self, request: TurnRequest, messages: Sequence[Message], prompt: Prompt
+    ) -> tuple[PinnedPrefix, ...]:
+        """How much of the prompt is to be kept. What a template does not show alone is not pinned."""
+        pins = []
+        for pin in request.pins:
+            n_tokens = len(prompt)
+            n_left_out = len(request.input) - pin.n_messages
+            if n_left_out > 0:
+                try:
+                    part = await self.prompt(request, messages[: len(messages) - n_left_out])
+                except InvalidRequest:
+                    continue
+                n_tokens = common_prefix(part.tokens, prompt.tokens)
+            pins.append(PinnedPrefix(n_tokens, pin.ttl_s))
+        return tuple(pins)
 
     def reads_markup(self, request: TurnRequest) -> bool:
         """Whether a reply may hold more than text: calls, or reasoning the model's template knows of."""

@@ -260,6 +260,7 @@ class Turn:
         reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
         divergence = self._divergence(trace)
         reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
+        messages = messages_of(prompter, request, prepared.asked.history.messages)
         events = lease.session.generate(
             prompt.ids,
             sampling=request.sampling,
@@ -268,6 +269,7 @@ class Turn:
             grammar=prepared.constraint.grammar,
             top_logprobs=request.top_logprobs,
             special_text=parser is not None and prompter.form.special_text,
+            pins=await prompter.pinned(request, messages, prompt),
         )
         lost = False
         async with aclosing(events):

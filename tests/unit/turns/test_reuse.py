@@ -9,8 +9,8 @@ import pytest
 
 from support.clock import VirtualClock
 from support.spine import Rig, rig, said, user
-from warmlane.conversation.messages import Message
-from warmlane.conversation.turn import CacheOutcome, Dialect, DivergenceCause, Outcome, Sampling
+from warmlane.conversation.messages import Message, Role, Text
+from warmlane.conversation.turn import CacheOutcome, Dialect, DivergenceCause, Outcome, Pin, Sampling
 from warmlane.engine.config import EngineConfig
 from warmlane.engine.local import LocalEngine
 from warmlane.engine.protocol import Engine
@@ -121,3 +121,16 @@ async def test_after_its_time_a_session_is_expired_and_an_unknown_one_not_found(
         unknown = await spine.finished(spine.ask("hello", compare_to="resp_unknown"))
         assert unknown.cache.divergence is not None
         assert unknown.cache.divergence.cause is DivergenceCause.NOT_FOUND
+
+
+async def test_a_system_prompt_that_is_pinned_outlives_a_burst_of_one_off_requests() -> None:
+    """A third of the cells, and strangers in all of them: without the pin nothing of it is left."""
+    system = Message(Role.SYSTEM, (Text("The rules: " + "be kind " * 80),))
+    asked: dict[str, object] = {"dialect": Dialect.MESSAGES, "store": False, "max_output_tokens": 1}
+    for pins, kept in (((), False), ((Pin(1, 300.0),), True)):
+        async with rig(start_engine=small(n_ctx=2000, ram_cache_bytes=0)) as spine:
+            await spine.finished(spine.ask((system, user("one")), pins=pins, **asked))
+            await flood(spine)
+            again = await spine.finished(spine.ask((system, user("two")), **asked))
+            assert (again.usage.cached_tokens > 640) is kept
+            assert again.usage.cached_tokens < again.usage.prompt_tokens
