@@ -14,12 +14,13 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
-from support.fake_turns import FakeArchive, FakeHost, FakeTurns
+from support.fake_turns import FakeArchive, FakeHost, FakeRuns, FakeTurns
 from support.manual_clock import ManualClock
 from warmlane.api.app import assemble
 from warmlane.api.settings import Edge, EdgeSettings
 from warmlane.api.signing import KEY_BYTES, Signer
 from warmlane.turns.conversations import ConversationArchive
+from warmlane.turns.runs import RunArchive
 
 UNIX_S = 1_750_000_000
 JSON = {"content-type": "application/json"}
@@ -30,14 +31,17 @@ def edge_app(
     *,
     host: FakeHost | None = None,
     archive: FakeArchive | None = None,
+    runs: RunArchive | None = None,
     conversations: ConversationArchive | None = None,
     settings: EdgeSettings | None = None,
     clock: ManualClock | None = None,
 ) -> ASGIApp:
     serial = iter(range(1, 1_000_000))
+    archive = archive or FakeArchive()
     edge = Edge(
         turns=turns,
-        archive=archive or FakeArchive(),
+        archive=archive,
+        runs=runs or FakeRuns(archive),
         conversations=cast(ConversationArchive, conversations),
         host=host or FakeHost(),
         settings=settings or EdgeSettings(),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 
 from warmlane.conversation.events import (
     Failed,
@@ -31,6 +31,8 @@ from warmlane.errors import ModelNotFound, ResponseNotFound
 from warmlane.host.view import ModelCard, Readiness, SessionCard
 from warmlane.sessions import Secrets
 from warmlane.turns.archive import Archived, Erasure
+from warmlane.turns.cancel import TurnCancelled
+from warmlane.turns.runs import LoggedEvent
 from warmlane.turns.stream import TurnStream
 
 MODEL = "tiny"
@@ -122,6 +124,7 @@ class FakeTurns:
     streams: list[TurnStream] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    played: list[asyncio.Task[None]] = field(default_factory=list)
     secrets: Secrets = field(default_factory=Secrets.in_memory)
 
     @property
@@ -152,7 +155,8 @@ class FakeTurns:
         self.requests.append(request)
         stream = TurnStream(drain_timeout_s=self.drain_timeout_s, buffer_events=self.buffer_events)
         self.streams.append(stream)
-        self.tasks.append(asyncio.create_task(self._play(stream)))
+        self.played.append(asyncio.create_task(self._play(stream)))
+        self.tasks.append(self.played[-1])
         return stream
 
     def seal(self, domain: bytes, data: bytes) -> str:
@@ -160,6 +164,18 @@ class FakeTurns:
 
     def unseal(self, domain: bytes, text: str) -> bytes | None:
         return self.secrets.unseal(domain, text)
+
+    def attend(self, work: Coroutine[None, None, None], *, name: str) -> None:
+        self.tasks.append(asyncio.create_task(work, name=name))
+
+    def cancel(self, response_id: str, tenant: str) -> bool:
+        """Ends the turn at once, wherever its script is."""
+        for request, stream, task in zip(self.requests, self.streams, self.played, strict=True):
+            if (request.response_id, request.tenant) == (response_id, tenant) and not task.done():
+                task.cancel()
+                stream.tell(Failed(TurnCancelled("The response was cancelled.")))
+                return True
+        return False
 
     async def count_tokens(self, request: TurnRequest) -> int:
         if request.model != MODEL:
@@ -169,7 +185,7 @@ class FakeTurns:
 
     async def settle(self) -> None:
         """Wait for the turns that were started."""
-        await asyncio.gather(*self.tasks)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _play(self, stream: TurnStream) -> None:
         for step in self.script:
@@ -244,3 +260,43 @@ class FakeArchive:
         for key in mine:
             del self.rows[key]
         return Erasure(responses=len(mine), conversations=0)
+
+
+@dataclass
+class FakeRuns:
+    """Runs of `archive`, by (tenant, id); `down` makes every write fail."""
+
+    archive: FakeArchive
+    log: dict[tuple[str, str], list[LoggedEvent]] = field(default_factory=dict)
+    down: Exception | None = None
+
+    async def begin(self, request: TurnRequest) -> None:
+        self._check()
+        key = (request.tenant, request.response_id)
+        self.archive.rows[key] = Archived(request.response_id, request.echo, None, 0.0, request.input, "queued")
+        self.log[key] = []
+
+    async def progress(self, response_id: str, tenant: str) -> None:
+        self._move(response_id, tenant, "in_progress")
+
+    async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
+        self._move(response_id, tenant, "cancelled" if cancelled else "failed", error)
+
+    async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
+        self._check()
+        self.log.setdefault((tenant, response_id), []).extend(events)
+
+    async def events(self, response_id: str, tenant: str, *, after: int) -> tuple[LoggedEvent, ...]:
+        await self.archive.retrieve(response_id, tenant)
+        later = [event for event in self.log.get((tenant, response_id), ()) if event.sequence > after]
+        return tuple(later[:3])
+
+    def _move(self, response_id: str, tenant: str, status: str, error: bytes | None = None) -> None:
+        self._check()
+        row = self.archive.rows.get((tenant, response_id))
+        if row is not None and row.outcome is None:
+            self.archive.rows[tenant, response_id] = replace(row, status=status, error=error)
+
+    def _check(self) -> None:
+        if self.down is not None:
+            raise self.down

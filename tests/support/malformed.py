@@ -88,7 +88,7 @@ _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
         "previous_response_id": (*_NO_STRING, "resp_unknown", ""),
         "metadata": (5, [], {"a": 5}, {"a": "x" * 600}, {"retention_seconds": "soon"}, {"retention_seconds": "1"}),
         "text": (5, {"format": {"type": "json_schema"}}, {"format": {"type": "yaml"}}, {"format": 5}),
-        "background": (True, "yes"),
+        "background": (1, "yes"),
         "messages": ([{"role": "user", "content": "hi"}],),
         "presence_penalty": (*_NO_NUMBER, 3, -3),
     },

@@ -25,6 +25,7 @@ from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
 from warmlane.turns.conversations import ConversationArchive
+from warmlane.turns.runs import RunArchive
 from warmlane.turns.service import TurnService
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
@@ -36,6 +37,7 @@ def create_app(
     turns: TurnService,
     archive: ResponseArchive,
     conversations: ConversationArchive,
+    runs: RunArchive,
     host: HostView,
     settings: EdgeSettings | None = None,
     clock: Clock | None = None,
@@ -53,6 +55,7 @@ def create_app(
         turns=turns,
         archive=archive,
         conversations=conversations,
+        runs=runs,
         host=host,
         settings=settings or EdgeSettings(),
         clock=clock or SystemClock(),

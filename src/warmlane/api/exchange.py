@@ -84,8 +84,12 @@ class TurnEndpoint:
         self._complete = complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller = caller_of(scope)
         model, body = await read_request(self._edge, scope, receive)
+        await self.answer(model, body, scope, receive, send)
+
+    async def answer(self, model: str, body: JsonObject, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body was read by now."""
+        caller = caller_of(scope)
         permit = self._edge.turns.reserve(model, caller.tenant)
         try:
             warnings: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from warmlane.clock import Clock, SystemClock
 from warmlane.host.view import HostView
 from warmlane.turns.archive import ResponseArchive
 from warmlane.turns.conversations import ConversationArchive
+from warmlane.turns.runs import RunArchive
 from warmlane.turns.service import TurnService
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -53,6 +54,7 @@ class Edge:
     turns: TurnService
     archive: ResponseArchive
     conversations: ConversationArchive
+    runs: RunArchive
     host: HostView
     settings: EdgeSettings
     clock: Clock = field(default_factory=SystemClock)

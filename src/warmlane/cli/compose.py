@@ -35,6 +35,7 @@ from warmlane.sessions import Lane, Purpose, Secrets, SessionDefaults, SessionRe
 from warmlane.store import key_file_of, open_store
 from warmlane.turns.conversations import StoredConversations
 from warmlane.turns.parts import SpineParts
+from warmlane.turns.runs import StoredRuns
 from warmlane.turns.spine import Spine
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ async def build(settings: Settings) -> Server:
             turns=spine,
             archive=spine,
             conversations=StoredConversations(parts.store, unix_now=parts.unix_now),
+            runs=StoredRuns(parts.store, unix_now=parts.unix_now),
             host=parts.host,
             settings=EdgeSettings(
                 keys=keys,

@@ -12,13 +12,16 @@ from warmlane.conversation.turn import Outcome
 @dataclass(frozen=True, slots=True)
 class Archived:
     """A stored response. `echo` is the dialect's own JSON of the request, `completed_at` in Unix seconds, `input` what
-    this response added to what it continues."""
+    this response added to what it continues. One in the background has no outcome before it has ended well: `status`
+    says where it is, `error` is the dialect's own if it failed."""
 
     id: str
     echo: bytes
-    outcome: Outcome
+    outcome: Outcome | None
     completed_at: float
     input: tuple[Message, ...]
+    status: str = "completed"
+    error: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

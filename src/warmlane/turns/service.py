@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Protocol
 
 from warmlane.conversation.turn import TurnRequest
@@ -32,6 +33,15 @@ class TurnService(Protocol):
 
     def start(self, request: TurnRequest, permit: TurnPermit) -> TurnStream:
         """Start the turn in a task of the host's; the permit is the turn's from here on."""
+        ...
+
+    def attend(self, work: Coroutine[None, None, None], *, name: str) -> None:
+        """Do `work`, which reads a turn of no connection, to its end; a shutdown waits for it. It must handle its own
+        errors."""
+        ...
+
+    def cancel(self, response_id: str, tenant: str) -> bool:
+        """Have the turn that runs under this id stop, unless it has committed. False if there is none."""
         ...
 
     def seal(self, domain: bytes, data: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,6 +59,15 @@ class Spine:
         )
         return stream
 
+    def attend(self, work: Coroutine[None, None, None], *, name: str) -> None:
+        self._parts.host.tasks.start(work, abort=lambda: None, name=name)
+
+    def cancel(self, response_id: str, tenant: str) -> bool:
+        running = self._running.get((tenant, response_id))
+        if running is not None:
+            running.turn.cancel()
+        return running is not None
+
     def seal(self, domain: bytes, data: bytes) -> str:
         return self._parts.secrets.seal(domain, data)
 
@@ -71,9 +81,9 @@ class Spine:
 
     async def retrieve(self, response_id: str, tenant: str) -> Archived:
         row = await self._parts.store.get(response_id, tenant, now=self._parts.unix_now())
-        if row is None or row.outcome is None:
+        if row is None:
             raise ResponseNotFound(response_id)
-        return Archived(row.id, row.echo, row.outcome, row.created_at, row.input)
+        return Archived(row.id, row.echo, row.outcome, row.created_at, row.input, row.status.value, row.error)
 
     async def conversation(self, response_id: str, tenant: str) -> tuple[Message, ...]:
         chain = await self._parts.store.history(response_id, tenant, now=self._parts.unix_now())

@@ -95,6 +95,10 @@ class Turn:
         self._deleted = True
         self._flag.set(TurnCancelled("The response was deleted."))
 
+    def cancel(self) -> None:
+        """Stop, unless it has committed."""
+        self._flag.set(TurnCancelled("The response was cancelled."))
+
     async def run(self) -> None:
         failure: WarmlaneError | None = None
         try:

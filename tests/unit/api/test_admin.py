@@ -13,7 +13,7 @@ from openai.types import Model
 from prometheus_client import CollectorRegistry, Counter
 
 from support.edge import edge_client
-from support.fake_turns import FakeArchive, FakeHost, FakeTurns
+from support.fake_turns import FakeArchive, FakeHost, FakeRuns, FakeTurns
 from warmlane.api.app import create_app
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.settings import EdgeSettings
@@ -95,7 +95,13 @@ async def test_metrics_of_the_given_registry() -> None:
     Counter("turns", "Turns.", registry=registry).inc()
     settings = EdgeSettings(keys=KeyRing([ApiKey("k", "t"), ApiKey("root", "", admin=True)]))
     app = create_app(
-        turns=FakeTurns(), archive=FakeArchive(), conversations=NONE, host=HOST, registry=registry, settings=settings
+        turns=FakeTurns(),
+        archive=FakeArchive(),
+        conversations=NONE,
+        runs=FakeRuns(FakeArchive()),
+        host=HOST,
+        registry=registry,
+        settings=settings,
     )
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -118,7 +124,14 @@ async def test_the_lifespan_is_entered_and_left() -> None:
         yield
         seen.append("down")
 
-    app = create_app(turns=FakeTurns(), archive=FakeArchive(), conversations=NONE, host=HOST, lifespan=lifespan)
+    app = create_app(
+        turns=FakeTurns(),
+        archive=FakeArchive(),
+        conversations=NONE,
+        runs=FakeRuns(FakeArchive()),
+        host=HOST,
+        lifespan=lifespan,
+    )
     async with app.router.lifespan_context(app):
         assert seen == ["up"]
     assert seen == ["up", "down"]

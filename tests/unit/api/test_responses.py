@@ -262,7 +262,6 @@ async def test_our_own_output_may_be_fed_back() -> None:
         ({"text": {"format": {"type": "json_schema", "json_schema": {"name": "a"}}}}, "text.format.json_schema.schema"),
         ({"reasoning": {"effort": "some"}}, "reasoning.effort"),
         ({"reasoning": "high"}, "reasoning"),
-        ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"truncation": "some"}, "truncation"),

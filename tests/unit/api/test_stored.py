@@ -43,6 +43,11 @@ async def test_a_response_is_retrieved_as_it_was_answered(client: httpx.AsyncCli
     assert (answer.created_at, answer.completed_at) == (10, 12)
 
 
+async def test_a_retrieve_names_what_it_does_not_include(client: httpx.AsyncClient) -> None:
+    got = await client.get("/v1/responses/resp_1?include[]=reasoning.encrypted_content", headers=ANN)
+    assert got.headers["x-warmlane-warnings"] == "include[]"
+
+
 async def test_a_deleted_response_is_gone(client: httpx.AsyncClient) -> None:
     deleted = await client.delete("/v1/responses/resp_1", headers=ANN)
     assert deleted.json() == {"id": "resp_1", "object": "response", "deleted": True}

@@ -64,6 +64,8 @@ async def _items_of(
             said = await archive.conversation(response_id, tenant)
             return {item.id: item for item in input_items(response_id, said)}
         outcome = (await archive.retrieve(response_id, tenant)).outcome
+        if outcome is None:
+            return {}
         return {item.id: item for item in output_items(response_id, outcome.message, seal=seals.seal)}
     except ResponseNotFound:
         return {}

@@ -95,7 +95,6 @@ def check_supported(request: ResponsesRequest) -> None:
     refuse_foreign(request)
     refuse_given(
         [
-            ("background", request.background),
             ("conversation", request.conversation),
             ("prompt", request.prompt),
         ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from warmlane.api.exchange import TurnEndpoint
+from warmlane.api.responses.background import BackgroundRuns
 from warmlane.api.responses.completion import Completion, may_cut
+from warmlane.api.responses.create import CreateEndpoint
 from warmlane.api.responses.socket import ResponsesSocket
 from warmlane.api.responses.stored import stored_routes
 from warmlane.api.responses.turns import Preparer
@@ -13,14 +15,13 @@ from warmlane.api.settings import Edge
 
 
 def routes(edge: Edge) -> list[BaseRoute]:
-    preparer = Preparer(edge)
+    preparer, runs = Preparer(edge), BackgroundRuns(edge)
     compact = preparer.prepare_compaction
-    complete = Completion(edge, preparer, cuts=may_cut)
-    create_turn = TurnEndpoint(edge, preparer, complete=complete)
     compact_turn = TurnEndpoint(edge, compact, complete=Completion(edge, compact, cuts=lambda _: True))
+    socket = ResponsesSocket(edge, preparer, Completion(edge, preparer, cuts=may_cut))
     return [
-        Route("/v1/responses", create_turn, methods=["POST"]),
-        WebSocketRoute("/v1/responses", ResponsesSocket(edge, preparer, complete)),
+        Route("/v1/responses", CreateEndpoint(edge, preparer, runs), methods=["POST"]),
+        WebSocketRoute("/v1/responses", socket),
         Route("/v1/responses/compact", compact_turn, methods=["POST"]),
-        *stored_routes(edge),
+        *stored_routes(edge, runs),
     ]

@@ -14,12 +14,16 @@ from warmlane.api import jsonio
 from warmlane.api.body import read_request
 from warmlane.api.guard import caller_of
 from warmlane.api.headers import warning_headers
+from warmlane.api.responses import wire
+from warmlane.api.responses.background import BackgroundRuns
 from warmlane.api.responses.completion import Completion, may_cut
+from warmlane.api.responses.following import EventsResponse
 from warmlane.api.responses.items import input_items, page
-from warmlane.api.responses.render import ResponseFacts, render_outcome
+from warmlane.api.responses.render import ResponseFacts, render_outcome, render_response
 from warmlane.api.responses.turns import Preparer
 from warmlane.api.settings import Edge
 from warmlane.errors import InvalidRequest
+from warmlane.turns.archive import Archived
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,36 +37,71 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
 
 
-def stored_routes(edge: Edge) -> list[BaseRoute]:
-    stored = _Stored(edge)
+def stored_routes(edge: Edge, runs: BackgroundRuns) -> list[BaseRoute]:
+    stored = _Stored(edge, runs)
     return [
         Route("/v1/responses/input_tokens", _InputTokens(edge), methods=["POST"]),
         Route("/v1/responses/{response_id}", stored.retrieve, methods=["GET"]),
         Route("/v1/responses/{response_id}", stored.delete, methods=["DELETE"]),
+        Route("/v1/responses/{response_id}/cancel", stored.cancel, methods=["POST"]),
         Route("/v1/responses/{response_id}/input_items", stored.list_input, methods=["GET"]),
     ]
 
 
 class _Stored:
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge, runs: BackgroundRuns) -> None:
+        self._edge = edge
         self._archive = edge.archive
+        self._runs = runs
 
     async def retrieve(self, request: Request) -> Response:
-        if request.query_params.get("stream", "").lower() == "true":
+        archived = await self._found(request)
+        ignored = warning_headers([name for name in ("include", "include[]") if name in request.query_params])
+        if request.query_params.get("stream", "").lower() != "true":
+            response = _json(_rendered(archived))
+            response.raw_headers.extend(ignored)
+            return response
+        if not ResponseFacts.from_echo(archived.echo).background:
             raise InvalidRequest("'stream': only background responses can be streamed again.", param="stream")
-        archived = await self._archive.retrieve(_id(request), caller_of(request.scope).tenant)
-        facts = ResponseFacts.from_echo(archived.echo)
-        return _json(render_outcome(facts, archived.outcome, completed_at=int(archived.completed_at)))
+        after = _starting_after(request.query_params.get("starting_after"))
+        return EventsResponse(self._edge, self._runs.follow(*_whose(request), after), ignored)
+
+    async def cancel(self, request: Request) -> Response:
+        archived = await self._found(request)
+        if not ResponseFacts.from_echo(archived.echo).background:
+            raise InvalidRequest("Only a background response can be cancelled.", param="response_id")
+        await self._runs.cancel(*_whose(request))
+        return _json(_rendered(await self._found(request)))
 
     async def delete(self, request: Request) -> Response:
-        await self._archive.delete(_id(request), caller_of(request.scope).tenant)
+        await self._archive.delete(*_whose(request))
         return _json(Deleted(id=_id(request)))
 
     async def list_input(self, request: Request) -> Response:
-        messages = await self._archive.conversation(_id(request), caller_of(request.scope).tenant)
+        archived = await self._found(request)
+        messages = archived.input if archived.outcome is None else await self._archive.conversation(*_whose(request))
         query = request.query_params
         items = input_items(_id(request), messages)
         return _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
+
+    async def _found(self, request: Request) -> Archived:
+        return await self._archive.retrieve(*_whose(request))
+
+
+def _rendered(archived: Archived) -> wire.Response:
+    facts = ResponseFacts.from_echo(archived.echo)
+    if archived.outcome is not None:
+        return render_outcome(facts, archived.outcome, completed_at=int(archived.completed_at))
+    fault = None if archived.error is None else msgspec.json.decode(archived.error, type=wire.ResponseFault)
+    return render_response(facts, status=msgspec.convert(archived.status, wire.ResponseStatus), fault=fault)
+
+
+def _starting_after(value: str | None) -> int:
+    if value is None:
+        return -1
+    if not (value.isascii() and value.isdecimal() and len(value) < 12):
+        raise InvalidRequest("'starting_after': must be the sequence number of an event.", param="starting_after")
+    return int(value)
 
 
 class _InputTokens:
@@ -81,6 +120,10 @@ class _InputTokens:
         response = _json(count)
         response.raw_headers.extend(warning_headers((*prepared.warnings, *warnings)))
         await response(scope, receive, send)
+
+
+def _whose(request: Request) -> tuple[str, str]:
+    return _id(request), caller_of(request.scope).tenant
 
 
 def _id(request: Request) -> str:

@@ -12,6 +12,7 @@ from warmlane.api.fields import parse, refuse
 from warmlane.api.functions import ChoiceRead, ToolsRead, read_choice, read_tools
 from warmlane.api.guard import Caller
 from warmlane.api.jsonio import JsonObject
+from warmlane.api.responses.background import event_json
 from warmlane.api.responses.compaction import compacted, compaction_item, summary_turn
 from warmlane.api.responses.drafts import RESPONSE_PREFIX, Seal
 from warmlane.api.responses.events import Frame, ResponsesStream
@@ -26,7 +27,7 @@ from warmlane.api.responses.request import (
     warnings_of,
 )
 from warmlane.api.responses.sealed import Seals
-from warmlane.api.responses.wire import CompactionItem
+from warmlane.api.responses.wire import CompactionItem, Response
 from warmlane.api.settings import Edge
 from warmlane.conversation.turn import Dialect, Outcome, StopReason, TurnRequest
 
@@ -82,6 +83,14 @@ class Preparer:
             warnings=read.ignored,
             canonicalized=read.tools.offered.canonicalized,
         )
+
+    def prepare_background(self, body: JsonObject, caller: Caller) -> tuple[PreparedTurn, Response]:
+        """A turn that no connection waits for, its events written as they are logged; and the response as it waits."""
+        prepared = self.prepare({**body, "stream": True}, caller, frame=event_json)
+        stream = prepared.stream
+        if not (prepared.request.store and isinstance(stream, ResponsesStream) and stream.queued is not None):
+            raise refuse("store", "must be true for a response in the background: it is fetched later.")
+        return prepared, stream.queued
 
     def prepare_compaction(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         """POST /v1/responses/compact."""
@@ -152,6 +161,7 @@ class Preparer:
             reasoning=reasoning,
             truncation=request.truncation or "disabled",
             store=request.store is not False,
+            background=request.background is True,
             metadata=request.metadata or {},
             user=request.user,
             safety_identifier=request.safety_identifier,

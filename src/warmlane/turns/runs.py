@@ -1,0 +1,65 @@
+"""Responses that are answered in the background, as the edge sees them: rows that are there before their outcome, and
+the events they have had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from warmlane.conversation.turn import TurnRequest
+from warmlane.errors import ResponseNotFound
+from warmlane.store import LoggedEvent, ResponseStore, TurnStatus, queued_turn
+
+__all__ = ["LoggedEvent", "RunArchive", "StoredRuns"]
+
+
+class RunArchive(Protocol):
+    """Runs, each its tenant's own. Every method raises `StoreUnavailable`."""
+
+    async def begin(self, request: TurnRequest) -> None:
+        """Write the row of a run that waits."""
+        ...
+
+    async def progress(self, response_id: str, tenant: str) -> None:
+        """The run has begun to be answered."""
+        ...
+
+    async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
+        """The run ended without an outcome: cancelled, or failed with the dialect's own error. One that has ended stays
+        as it is."""
+        ...
+
+    async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
+        """Add to the run's log; to one that was deleted, nothing."""
+        ...
+
+    async def events(self, response_id: str, tenant: str, *, after: int) -> tuple[LoggedEvent, ...]:
+        """A page of the events behind number `after`; empty where there are no more. Raises `ResponseNotFound`."""
+        ...
+
+
+class StoredRuns:
+    """A `RunArchive` over the store. `unix_now` is wall time in seconds."""
+
+    def __init__(self, store: ResponseStore, *, unix_now: Callable[[], float]) -> None:
+        self._log = store.runs
+        self._unix_now = unix_now
+
+    async def begin(self, request: TurnRequest) -> None:
+        await self._log.begin(queued_turn(request, created_at=self._unix_now()))
+
+    async def progress(self, response_id: str, tenant: str) -> None:
+        await self._log.set_status(response_id, tenant, TurnStatus.IN_PROGRESS)
+
+    async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
+        status = TurnStatus.CANCELLED if cancelled else TurnStatus.FAILED
+        await self._log.set_status(response_id, tenant, status, error=error)
+
+    async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
+        await self._log.append(response_id, tenant, events)
+
+    async def events(self, response_id: str, tenant: str, *, after: int) -> tuple[LoggedEvent, ...]:
+        found = await self._log.events(response_id, tenant, now=self._unix_now(), after=after)
+        if found is None:
+            raise ResponseNotFound(response_id)
+        return found

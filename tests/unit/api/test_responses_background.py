@@ -1,0 +1,243 @@
+"""Background responses: begun, followed by anybody, cancelled, and told of when their server is another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from support.edge import Connection, check_responses, edge_app, edge_client, settle, sse_events
+from support.fake_turns import MODEL, FakeArchive, FakeRuns, FakeTurns, Step, rich_turn, text_turn
+from support.manual_clock import ManualClock
+from warmlane.conversation.events import Failed, Finished, Started, TextDelta, Validated
+from warmlane.errors import EngineFault, InvalidRequest, Unavailable
+from warmlane.turns.archive import Archived
+
+PATH = "/v1/responses"
+BODY = {"model": MODEL, "input": "hi", "background": True}
+
+
+class Server:
+    """An edge whose turns store their rows as the spine does, and a client of it."""
+
+    def __init__(self, script: list[Step]) -> None:
+        self.archive = FakeArchive()
+        self.runs = FakeRuns(self.archive)
+        self.turns = FakeTurns()
+        end = script[-1]
+        stored: list[Step] = [self._storing(end)] if isinstance(end, Finished) else []
+        self.turns.script = [*script[:-1], *stored, end]
+        self.client = edge_client(self.turns, archive=self.archive, runs=self.runs)
+
+    def _storing(self, end: Finished) -> Callable[[], Any]:
+        async def store() -> None:
+            request = self.turns.last
+            key = (request.tenant, request.response_id)
+            self.archive.rows[key] = Archived(request.response_id, request.echo, end.outcome, 0.0, request.input)
+
+        return store
+
+    async def begin(self, **fields: Any) -> dict[str, Any]:
+        got = await self.client.post(PATH, json={**BODY, **fields})
+        assert got.status_code == 200, got.text
+        body: dict[str, Any] = got.json()
+        Response.model_validate(body)
+        return body
+
+    async def get(self, response_id: str) -> dict[str, Any]:
+        body: dict[str, Any] = (await self.client.get(f"{PATH}/{response_id}")).json()
+        Response.model_validate(body)
+        return body
+
+    async def follow(self, response_id: str, after: int | None = None) -> list[dict[str, Any]]:
+        query = "" if after is None else f"&starting_after={after}"
+        got = await self.client.get(f"{PATH}/{response_id}?stream=true{query}")
+        assert got.headers["content-type"].startswith("text/event-stream")
+        return sse_events(got.content, named=True) if got.content else []
+
+
+def gated(gate: asyncio.Event) -> list[Step]:
+    return [Validated(), Started(12, 5), TextDelta("Hello"), gate.wait, *text_turn("Hello")[3:]]
+
+
+async def test_a_response_is_told_of_at_once_and_fetched_later() -> None:
+    gate = asyncio.Event()
+    server = Server(gated(gate))
+    queued = await server.begin()
+    assert (queued["status"], queued["background"], queued["output"], queued["usage"]) == ("queued", True, [], None)
+    await settle()
+    running = await server.get(queued["id"])
+    assert (running["status"], running["background"]) == ("in_progress", True)
+    gate.set()
+    await server.turns.settle()
+    done = await server.get(queued["id"])
+    assert (done["status"], done["output"][0]["content"][0]["text"]) == ("completed", "Hello")
+    assert server.turns.accepted == [True]
+    items = (await server.client.get(f"{PATH}/{queued['id']}/input_items")).status_code
+    assert items == 200
+
+
+async def test_two_followers_get_the_exact_tail_while_it_runs_and_after() -> None:
+    gate = asyncio.Event()
+    server = Server(gated(gate))
+    name = (await server.begin())["id"]
+    await settle()
+    whole, tail = (asyncio.create_task(server.follow(name, after)) for after in (None, 2))
+    await settle()
+    gate.set()
+    events = await whole
+    assert [event["type"].removeprefix("response.") for event in events[:3]] == ["created", "queued", "in_progress"]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[-1]["type"] == "response.completed"
+    assert await tail == events[3:]
+    await server.turns.settle()
+    assert await server.follow(name) == events
+    assert await server.follow(name, 4) == events[5:]
+    assert await server.follow(name, len(events)) == []
+
+
+async def test_a_stream_may_be_left_and_taken_up_again() -> None:
+    gate = asyncio.Event()
+    server = Server(gated(gate))
+    app = edge_app(server.turns, archive=server.archive, runs=server.runs)
+    connection = Connection(app, PATH, {**BODY, "stream": True})
+    await settle()
+    seen = sse_events(b"".join(connection.writes), named=True)
+    connection.disconnect()
+    await connection.task
+    assert not server.turns.streams[0].closed
+    gate.set()
+    await server.turns.settle()
+    later = await server.follow(seen[0]["response"]["id"], seen[-1]["sequence_number"])
+    assert later[-1]["type"] == "response.completed"
+    assert [event["sequence_number"] for event in [*seen, *later]] == list(range(len(seen) + len(later)))
+
+
+async def test_everything_is_told_as_in_the_foreground() -> None:
+    server = Server(rich_turn())
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    events = [event for event in await server.follow(name) if event["type"] != "response.queued"]
+    for number, event in enumerate(events):
+        event["sequence_number"] = number
+    check_responses(events)
+    assert events[-1]["response"] == {**await server.get(name), "completed_at": events[-1]["response"]["completed_at"]}
+
+
+async def test_silence_is_broken_by_comments() -> None:
+    clock, gate = ManualClock(), asyncio.Event()
+    server = Server(gated(gate))
+    app = edge_app(server.turns, archive=server.archive, runs=server.runs, clock=clock)
+    connection = Connection(app, PATH, {**BODY, "stream": True})
+    await settle()
+    clock.advance(10)
+    await settle()
+    assert connection.writes[-1].startswith(b":")
+    gate.set()
+    await connection.task
+    assert connection.ended
+    await server.turns.settle()
+
+
+async def test_cancelling_stops_it_once_and_for_all() -> None:
+    server = Server(gated(asyncio.Event()))
+    name = (await server.begin())["id"]
+    await settle()
+    follower = asyncio.create_task(server.follow(name))
+    await settle()
+    for _ in range(2):
+        got = await server.client.post(f"{PATH}/{name}/cancel")
+        assert (got.status_code, got.json()["status"]) == (200, "cancelled")
+    events = await follower
+    assert events[-1]["response"]["status"] == "cancelled"
+    assert (await server.get(name))["status"] == "cancelled"
+    assert events[-2]["item"]["status"] == "incomplete"
+
+
+async def test_what_has_ended_stays_as_it_is() -> None:
+    server = Server(text_turn("x"))
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    assert (await server.client.post(f"{PATH}/{name}/cancel")).json()["status"] == "completed"
+
+
+async def test_a_run_that_fails_says_why() -> None:
+    server = Server([Validated(), Started(1, 0), Failed(EngineFault("it broke"))])
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    failed = await server.get(name)
+    assert (failed["status"], failed["error"]["message"]) == ("failed", "it broke")
+    assert [event["type"] for event in (await server.follow(name))[-2:]] == ["error", "response.failed"]
+
+
+async def test_a_request_that_is_unsound_leaves_no_row() -> None:
+    server = Server([Failed(InvalidRequest("'input': no.", param="input"))])
+    got = await server.client.post(PATH, json=BODY)
+    assert (got.status_code, got.json()["error"]["param"]) == (400, "input")
+    assert server.archive.rows == {}
+    assert server.turns.open_permits == 0
+
+
+async def test_a_store_that_is_away_takes_no_runs_and_loses_none_that_run() -> None:
+    server = Server(text_turn("x"))
+    server.runs.down = Unavailable("The store is away.")
+    got = await server.client.post(PATH, json=BODY)
+    assert got.status_code == 503
+    assert (server.turns.open_permits, server.turns.requests) == (0, [])
+    gate = asyncio.Event()
+    server = Server(gated(gate))
+    name = (await server.begin())["id"]
+    await settle()
+    server.runs.down = Unavailable("The store is away.")
+    follower = asyncio.create_task(server.follow(name))
+    await settle()
+    gate.set()
+    assert (await follower)[-1]["type"] == "response.completed"
+    await server.turns.settle()
+    assert server.turns.accepted == [False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"store": False}, "store"), ({"background": "yes"}, "background"), ({"temperature": 9}, "temperature")],
+)
+async def test_what_cannot_be_begun(fields: dict[str, Any], param: str) -> None:
+    server = Server(text_turn("x"))
+    got = await server.client.post(PATH, json={**BODY, **fields})
+    assert (got.status_code, got.json()["error"]["param"]) == (400, param)
+    assert (server.turns.open_permits, server.archive.rows) == (0, {})
+
+
+@pytest.mark.parametrize("query", ["starting_after=x", "starting_after=-1", "starting_after=1e3"])
+async def test_a_bad_number_is_refused(query: str) -> None:
+    server = Server(text_turn("x"))
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    got = await server.client.get(f"{PATH}/{name}?stream=true&{query}")
+    assert (got.status_code, got.json()["error"]["param"]) == (400, "starting_after")
+
+
+async def test_the_unknown_is_not_found() -> None:
+    server = Server(text_turn("x"))
+    for method, path in (("GET", f"{PATH}/resp_9?stream=true"), ("POST", f"{PATH}/resp_9/cancel")):
+        assert (await server.client.request(method, path)).status_code == 404
+
+
+async def test_only_a_background_response_is_cancelled() -> None:
+    server = Server(text_turn("x"))
+    body = (await server.client.post(PATH, json={"model": MODEL, "input": "hi"})).json()
+    got = await server.client.post(f"{PATH}/{body['id']}/cancel")
+    assert (got.status_code, got.json()["error"]["param"]) == (400, "response_id")
+
+
+async def test_the_log_is_what_was_told() -> None:
+    server = Server(rich_turn())
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    logged = [json.loads(event.data) for event in server.runs.log["", name]]
+    assert logged == await server.follow(name)
+    assert [event.sequence for event in server.runs.log["", name]] == [event["sequence_number"] for event in logged]
