@@ -126,8 +126,8 @@ def test_the_sdk_raises_the_error_event(client: openai.OpenAI) -> None:
 
 def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(model=MODEL, input="x", conversation="conv_1")
-    assert caught.value.param == "conversation"
+        client.responses.create(model=MODEL, input="x", prompt={"id": "pmpt_1"})
+    assert caught.value.param == "prompt"
 
 
 def test_retrieve_input_items_and_delete(client: openai.OpenAI) -> None:

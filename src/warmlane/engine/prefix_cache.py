@@ -163,6 +163,7 @@ class PrefixCache:
                 self.pool.drop(chain)
             elif chain.owner is None and common_prefix(chain.tokens.view, tokens) > keep:
                 self._cut(chain, keep)
+        self.pins.forget(domain, tokens, keep=keep)
         self._saver.forget_domain(domain, tokens, keep=keep)
 
     def _cut(self, chain: Chain, keep: int) -> None:

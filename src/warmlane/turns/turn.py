@@ -36,6 +36,7 @@ from warmlane.store import stored_turn
 from warmlane.turns.asked import Asked, messages_of, read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
 from warmlane.turns.constraint import Constraint, constraint_of
+from warmlane.turns.history import History
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.prompting import Prompt
 from warmlane.turns.reader import ReplyReader
@@ -88,6 +89,7 @@ class Turn:
         self._queued_s = 0.0
         self._validated = False
         self._outcome: Outcome | None = None
+        self._history = History()
         self._deleted = False
 
     def delete(self) -> None:
@@ -150,7 +152,7 @@ class Turn:
         async with AsyncExitStack() as held:
             await self._take_seat(binding, held)
             deadline.cancel()
-            lease = registry.lease(self._query(prepared))
+            lease = registry.lease(self._query())
             try:
                 try:
                     async with self._flag.heeded():
@@ -209,21 +211,21 @@ class Turn:
             asked.prompter.check_fits(asked.prompt)
             constraint = await constraint_of(asked.prompter.form, request, opening=asked.prompt.opening)
             self._parts.suspects(binding).check(fingerprint(request.domain, asked.prompt.tokens))
-        self._request = asked.request
+        self._request, self._history = asked.request, asked.history
         return _Prepared(binding, asked, constraint)
 
-    def _query(self, prepared: _Prepared) -> LeaseQuery:
+    def _query(self) -> LeaseQuery:
         request = self._request
         return LeaseQuery(
-            previous_response_id=request.previous_response_id,
+            previous_response_id=self._history.previous_response_id,
             prompt_cache_key=request.prompt_cache_key,
             instructions=_canonical_instructions(request),
             tenant=request.tenant,
             domain=request.domain,
-            history=(*prepared.asked.history.messages, *request.input),
+            history=(*self._history.messages, *request.input),
             stateless=_stateless(request),
             response_id=request.response_id,
-            other_model=prepared.asked.history.other_model,
+            other_model=self._history.other_model,
         )
 
     async def _prompt(self, lease: Lease, prepared: _Prepared) -> Prompt:
@@ -231,7 +233,7 @@ class Turn:
         replies by their tokens that the history did not."""
         request, asked = self._request, prepared.asked
         known = asked.history.messages
-        if lease.hit and request.previous_response_id is not None and lease.session.history != known:
+        if lease.hit and self._history.previous_response_id is not None and lease.session.history != known:
             messages = messages_of(asked.prompter, request, lease.session.history)
             prompt = await asked.prompter.prompt(request, messages)
             asked.prompter.check_fits(prompt)
@@ -244,8 +246,8 @@ class Turn:
 
     @property
     def _compared(self) -> str | None:
-        """The turn this one's prompt should extend, if the client named one."""
-        return self._request.compare_to or self._request.previous_response_id
+        """The turn this one's prompt should extend, if the client named one, or its conversation."""
+        return self._request.compare_to or self._history.previous_response_id
 
     def _divergence(self, trace: Trace) -> Divergence | None:
         """Why this turn reuses less than it could, as far as the turn it continues is known."""
@@ -322,7 +324,7 @@ class Turn:
                 # Excerpts of other turns are told once and not kept: those turns may be deleted.
                 kept = structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=None))
                 row = stored_turn(request, kept, created_at=self._parts.unix_now())
-                await self._parts.store.save(row)
+                await self._parts.store.save(row, continued=self._history.continued)
                 if self._deleted:
                     await self._parts.store.delete(request.response_id, request.tenant)
             except BaseException:

@@ -131,6 +131,16 @@ def test_another_turn_is_not_taken_for_it(b: Bench, wrong: str) -> None:
     assert reused(b, prompt("one")) == at - 1
 
 
+def test_pins_of_a_domain_are_forgotten_and_the_others_are_not(b: Bench) -> None:
+    cache = b.scheduler.cache
+    for domain in (DOMAIN, OTHER):
+        cache.pin(domain, b.tokens(prompt("hi")), 60.0)
+    cache.forget(DOMAIN, (), at=0, keep=0)
+
+    assert len(cache.pins) == 1
+    assert cache.pins.until_s(OTHER, b.tokens(prompt("hi"))) > 0
+
+
 def test_a_write_under_way_is_overtaken(tmp_path: Path) -> None:
     b = bench(hot_tokens=0, ram_bytes=1 << 20, disk=opener(tmp_path))
     b.ask(prompt("hi"), owner=1, max_tokens=4)

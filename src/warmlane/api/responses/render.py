@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET
 
 from warmlane.api.headers import cache_facts
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.drafts import Seal, output_items
 from warmlane.api.responses.wire import (
     CacheDiagnostics,
+    ConversationReference,
     IncompleteDetails,
     InputTokensDetails,
     OutputItem,
@@ -42,6 +44,7 @@ class ResponseFacts(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     model: str
     previous_response_id: str | None = None
+    conversation_id: str | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
@@ -91,6 +94,7 @@ def render_response(
         incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
         model=facts.model,
         previous_response_id=facts.previous_response_id,
+        conversation=UNSET if facts.conversation_id is None else ConversationReference(facts.conversation_id),
         instructions=facts.instructions,
         output=output,
         usage=None if usage is None else wire_usage(usage),

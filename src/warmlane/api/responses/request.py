@@ -44,6 +44,14 @@ class CacheOptions(Lenient):
     comparison_response_id: Annotated[str, Field(max_length=256)] | None = None
 
 
+class ConversationRef(Lenient):
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def _as_reference(value: object) -> object:
+    return {"id": value} if isinstance(value, str) else value
+
+
 class ResponsesRequest(Lenient):
     """The body. A field typed `object` is not supported, or not acted on, or read elsewhere."""
 
@@ -76,8 +84,17 @@ class ResponsesRequest(Lenient):
     background: bool | None = None
     tools: list[dict[str, object]] | None = None
     tool_choice: object = None
-    conversation: object = None
+    conversation: Annotated[ConversationRef, BeforeValidator(_as_reference)] | None = None
     prompt: object = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        return None if self.conversation is None else self.conversation.id
+
+    @property
+    def continues(self) -> bool:
+        """Whether something was said before the input."""
+        return self.previous_response_id is not None or self.conversation is not None
 
     @property
     def encrypts_reasoning(self) -> bool:
@@ -95,10 +112,15 @@ def check_supported(request: ResponsesRequest) -> None:
     refuse_foreign(request)
     refuse_given(
         [
-            ("conversation", request.conversation),
             ("prompt", request.prompt),
         ]
     )
+    if request.conversation is None:
+        return
+    if request.previous_response_id is not None:
+        raise refuse("conversation", "must not be given together with previous_response_id.")
+    if request.store is False:
+        raise refuse("store", "must not be false in a conversation: the turn becomes a part of it.")
 
 
 def warnings_of(request: ResponsesRequest) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Preparer:
     ) -> PreparedTurn:
         """`frame` writes the events of a stream; `may_be_empty`: the turn is not run."""
         read = self._read(body, caller)
-        continues = read.input.compacts and read.request.previous_response_id
+        continues = read.input.compacts and read.request.continues
         if not (read.input.messages or continues or may_be_empty):
             raise refuse("input", "holds no item that says anything to a model here.")
         if read.input.compacts:
@@ -95,7 +95,7 @@ class Preparer:
     def prepare_compaction(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         """POST /v1/responses/compact."""
         read = self._read({**body, "input": body.get("input") or []}, caller)
-        if not read.input.messages and not read.request.previous_response_id:
+        if not read.input.messages and not read.request.continues:
             raise refuse("input", "must not be empty: there is nothing to compact.")
         turn = _turn(read, self._facts(read), caller)
 
@@ -146,6 +146,7 @@ class Preparer:
             created_at=self._edge.unix_s(),
             model=request.model,
             previous_response_id=request.previous_response_id,
+            conversation_id=request.conversation_id,
             instructions=request.instructions,
             max_output_tokens=request.max_output_tokens,
             max_tool_calls=request.max_tool_calls,
@@ -182,6 +183,7 @@ def _turn(read: RequestRead, facts: ResponseFacts, caller: Caller) -> TurnReques
         input=read.input.messages,
         instructions=request.instructions,
         previous_response_id=request.previous_response_id,
+        conversation_id=request.conversation_id,
         compare_to=request.prompt_cache_options.comparison_response_id if request.prompt_cache_options else None,
         prompt_cache_key=request.prompt_cache_key,
         store=facts.store,

@@ -141,6 +141,10 @@ class CacheDiagnostics(msgspec.Struct, frozen=True):
     now: str | UnsetType = UNSET
 
 
+class ConversationReference(msgspec.Struct, frozen=True):
+    id: str
+
+
 class Response(msgspec.Struct, frozen=True, kw_only=True):
     """The response object. `created_at` and `completed_at` are in Unix seconds; `tools` and `tool_choice` are the
     client's own JSON, with the keys that must be present."""
@@ -154,6 +158,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     incomplete_details: IncompleteDetails | None = None
     model: str
     previous_response_id: str | None
+    conversation: ConversationReference | UnsetType = UNSET
     instructions: str | None
     output: tuple[OutputItem, ...] = ()
     usage: ResponseUsage | None = None

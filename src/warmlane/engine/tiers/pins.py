@@ -68,6 +68,14 @@ class Pins:
             default=0.0,
         )
 
+    def forget(self, domain: bytes, tokens: Int32Array, *, keep: int) -> None:
+        """Drop the pins of a domain; with `tokens` only those that agree with them beyond the first `keep`."""
+        self._pins = [
+            pin
+            for pin in self._pins
+            if pin.domain != domain or (tokens.size and common_prefix(pin.tokens, tokens) <= keep)
+        ]
+
     def clear(self) -> None:
         self._pins.clear()
 
