@@ -16,6 +16,10 @@ ROWS = int(os.environ.get("WARMLANE_SOAK_ROWS", "20000"))
 EVERY = 200
 
 
+def bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
 async def test_rows_and_bytes_stay_under_the_bound_and_the_oldest_go_first(tmp_path: Path) -> None:
     store = await open_store(str(tmp_path / "warmlane.db"))
     row_bytes = to_columns(turn("r00000"))["size_bytes"]
@@ -29,7 +33,7 @@ async def test_rows_and_bytes_stay_under_the_bound_and_the_oldest_go_first(tmp_p
         await store.save(turn(f"r{n:05}", parent, created_at=NOW + n, expires_at=NOW + 10 * ROWS))
         if n % EVERY == EVERY - 1:
             gone.update(await store.prune(now=NOW + n, max_bytes=cap))
-            sizes.append(sum(f.stat().st_size for f in tmp_path.iterdir()))
+            sizes.append(bytes_in(tmp_path))
 
     assert gone == {f"r{n:05}" for n in range(len(gone))}
     assert ROWS - 1000 - 3 <= len(gone) <= ROWS - 1000 + 3
