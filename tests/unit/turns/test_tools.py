@@ -233,3 +233,14 @@ async def test_what_the_model_cannot_do_is_said(spine: Rig) -> None:
     ]
     events = await spine.run(spine.ask("hi"))
     assert events[0] == Validated()
+
+
+async def test_a_call_that_must_be_made_is_made_without_a_script(spine: Rig) -> None:
+    required = ToolChoice(mode=ToolMode.REQUIRED)
+    outcome = await spine.finished(spine.ask("hello", tools=TOOLS, tool_choice=required, max_output_tokens=300))
+    assert outcome.stop_reason is StopReason.TOOL_CALLS
+    assert outcome.message.tool_calls
+    assert not outcome.message.reasoning
+    thought = await spine.finished(spine.ask("THINK:hm", tools=TOOLS, tool_choice=required, max_output_tokens=300))
+    assert thought.message.reasoning == "hm"
+    assert thought.message.tool_calls

@@ -299,7 +299,7 @@ class SimulatedBackend:
             if wanted is not None and reply.said == wanted[: reply.progress]:
                 return certain(wanted[reply.progress] if reply.progress < len(wanted) else IM_END)
             if wanted is not None:
-                return closing()
+                return closing(reply.said)
         return hashed(tokens, positions, reply.progress if reply is not None else 0)
 
 

@@ -40,9 +40,15 @@ def _closing_row() -> LogitsRow:
 _CLOSING = _closing_row()
 
 
-def closing() -> LogitsRow:
-    """For a reply that left its script."""
-    return _CLOSING
+_THOUGHT, _THOUGHT_ENDS, _CALL = b"<think>", b"</think>", b"<tool_call>"
+
+
+def closing(said: bytes) -> LogitsRow:
+    """For a reply that left its script and has come to `said`: it makes a call rather than begin a thought, and ends a
+    thought at once."""
+    ending = _THOUGHT_ENDS if said.rfind(_THOUGHT) > said.rfind(_THOUGHT_ENDS) else _CALL
+    begun = next((n for n in range(len(ending) - 1, 0, -1) if said.endswith(ending[:n])), 0)
+    return certain(ending[begun]) if begun or ending is _THOUGHT_ENDS else _CLOSING
 
 
 def certain(token: int) -> LogitsRow:
