@@ -53,11 +53,15 @@ def noise(seed: int, length: int) -> str:
 
 
 @pytest.mark.parametrize("shape", ["array", "string"])
-@pytest.mark.parametrize("rules", [noise(1, 3000), noise(2, 1000) + TOOLS], ids=["long", "with-tools"])
+@pytest.mark.parametrize("tools", [0, 20], ids=["alone", "with-tools"])
+@pytest.mark.parametrize("rules", [noise(1, 3000), noise(2, 1000) + TOOLS], ids=["long", "with-tools-as-text"])
 def test_a_rotating_line_costs_nothing_and_is_not_seen_by_the_model(
-    client: httpx.Client, shape: str, rules: str
+    client: httpx.Client, shape: str, rules: str, tools: int
 ) -> None:
     """Every turn of the same session reuses as much with the line as without it."""
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    native = [{"name": f"tool_{n}", "description": noise(n, 60), "input_schema": schema} for n in range(tools)]
 
     def session(*, line: bool) -> list[tuple[int, int]]:
         said: list[tuple[str, str]] = []
@@ -70,7 +74,8 @@ def test_a_rotating_line_costs_nothing_and_is_not_seen_by_the_model(
                 system: object = [{"type": "text", "text": text} for text in texts]
             else:
                 system = f"{head}\n{rules}" if line else rules
-            answer = ask(client, "messages", said, system=system, cache_salt=f"a1 {shape} {line} {len(rules)}")
+            salt = f"a1 {shape} {line} {len(rules)} {tools}"
+            answer = ask(client, "messages", said, system=system, tools=native, cache_salt=salt)
             assert answer.text == f"echo: question {turn}"
             said.append(("assistant", answer.text))
             used.append((answer.prompt_tokens, answer.cached_tokens))
