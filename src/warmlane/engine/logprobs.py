@@ -55,4 +55,5 @@ def measure(token: int, piece: bytes, row: LogitsRow, tokenizer: Tokenizer, n_to
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    """A token may be part of a character; such bytes are spelled `\\xc3`, as the vendor does."""
+    return data.decode("utf-8", "backslashreplace")

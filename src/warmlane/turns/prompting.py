@@ -115,8 +115,10 @@ class Prompter:
     def warnings(self, request: TurnRequest) -> tuple[str, ...]:
         """What of the request this model or its format cannot do as asked."""
         thinking, template = request.thinking, self._template
+        # Without a switch, a model that thinks does so anyway, and one that does not is as asked where it should not.
+        unswitched = thinking.enabled is not None and thinking.enabled != template.mentions_reasoning
         ignored = (
-            ("thinking", thinking.enabled is not None and not template.knows_thinking_switch),
+            ("thinking", unswitched and not template.knows_thinking_switch),
             ("reasoning effort", thinking.effort is not None and not template.knows_effort),
             ("thinking budget", thinking.budget_tokens is not None and not template.knows_budget),
         )

@@ -45,5 +45,5 @@ def test_repeated_calls_are_parallel_and_keep_their_arguments() -> None:
 
 def test_arguments_may_span_lines_and_be_absent() -> None:
     spanning = parse_script('USE_TOOL:f {"a":\n1}\nEMIT:after').output
-    assert spanning == '<tool_call>\n{"name":"f","arguments":{"a":\n1}}\n</tool_call>\nafter'
-    assert parse_script("USE_TOOL:f").output == '<tool_call>\n{"name":"f","arguments":{}}\n</tool_call>'
+    assert spanning == '<tool_call>\n{"name": "f", "arguments": {"a":\n1}}\n</tool_call>\nafter'
+    assert parse_script("USE_TOOL:f").output == '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'

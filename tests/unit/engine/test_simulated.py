@@ -217,7 +217,7 @@ def test_the_template_renders_every_role() -> None:
         ],
         add_generation_prompt=True,
     )
-    form = '<tool_call>\n{"name":"f","arguments":{"a":1}}\n</tool_call>'
+    form = '<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'
     assert text == chat(
         ("developer", "be brief"), ("user", "go"), ("assistant", f"<think>hm</think>{form}\n{form}"), ("tool", "42")
     )

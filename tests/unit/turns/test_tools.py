@@ -224,13 +224,15 @@ async def test_what_no_grammar_can_enforce_is_said_and_not_refused(spine: Rig) -
 
 
 async def test_what_the_model_cannot_do_is_said(spine: Rig) -> None:
-    events = await spine.run(spine.ask("hi", thinking=Thinking(enabled=True, effort="high", budget_tokens=9)))
+    """Here the model thinks whenever it likes: it cannot be kept from it, and need not be told to."""
+    events = await spine.run(spine.ask("hi", thinking=Thinking(enabled=False, effort="high", budget_tokens=9)))
     assert isinstance(events[0], Validated)
     assert [warning.split(":")[0] for warning in events[0].warnings] == [
         "thinking",
         "reasoning effort",
         "thinking budget",
     ]
+    assert (await spine.run(spine.ask("hi", thinking=Thinking(enabled=True))))[0] == Validated()
     events = await spine.run(spine.ask("hi"))
     assert events[0] == Validated()
 

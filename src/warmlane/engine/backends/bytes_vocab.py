@@ -24,7 +24,7 @@ CHAT_TEMPLATE = """\
 {%- for call in message['tool_calls'] or [] %}
 {%- set function = call['function'] or call %}
 {{- '\\n' if message['content'] or not loop.first else '' }}
-{{- '<tool_call>\\n{"name":"' + function['name'] + '","arguments":' }}
+{{- '<tool_call>\\n{"name": "' + function['name'] + '", "arguments": ' }}
 {{- function['arguments'] if function['arguments'] is string else function['arguments'] | tojson }}
 {{- '}\\n</tool_call>' }}
 {%- endfor %}

@@ -77,4 +77,5 @@ def _tool_call(message: str, at: int) -> tuple[str, int]:
         with contextlib.suppress(ValueError):
             _, end = json.JSONDecoder().raw_decode(message, at)
     arguments = message[at:end].strip() or "{}"
-    return f'<tool_call>\n{{"name":{json.dumps(name, ensure_ascii=False)},"arguments":{arguments}}}\n</tool_call>', end
+    quoted = json.dumps(name, ensure_ascii=False)
+    return f'<tool_call>\n{{"name": {quoted}, "arguments": {arguments}}}\n</tool_call>', end
