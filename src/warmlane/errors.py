@@ -22,6 +22,7 @@ WarmlaneError
 │   └── SessionDisposed
 ├── EngineError                 the engine failed while it ran this turn
 │   ├── EngineFault             this turn failed; the engine goes on
+│   │   └── EngineOutOfMemory   there was no memory to compute it
 │   └── EngineDied              the worker process is gone, and this turn with it
 ├── BenchError                  a measurement could not be made: the server measured is away, or refused, or broke off
 └── HttpRefusal                 refused by the HTTP edge before a route saw it; lives in `api/errors.py`
@@ -193,6 +194,10 @@ class EngineError(WarmlaneError):
 
 class EngineFault(EngineError):
     """This turn failed; the engine serves the others on."""
+
+
+class EngineOutOfMemory(EngineFault):
+    """There was no memory to compute this turn; there may be later."""
 
 
 class EngineDied(EngineError):

@@ -173,6 +173,21 @@ def test_a_fault_is_one_turns_alone(client: httpx.Client, name: str, after: int,
         pass
 
 
+@DIALECTS
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_lack_of_memory_is_one_turns_alone_and_says_try_again(client: httpx.Client, name: str, after: int) -> None:
+    whole = client.post(PATHS[name], json=body_of(name, [("user", f"OOM:{after} EMIT:abcdef")], stream=False))
+    assert whole.status_code == 503
+    assert int(whole.headers["retry-after"]) >= 1
+    streamed = client.post(PATHS[name], json=body_of(name, [("user", f"OOM:{after} EMIT:abcdef")], stream=True))
+    assert "lack of memory" in streamed.text
+    assert streamed.text.count('"error"') >= 1
+    for end in ("response.completed", "message_stop", '"finish_reason":"stop"'):
+        assert end not in streamed.text
+    assert client.get("/health").json() == {"status": "ok"}
+    assert text_of(client, name, "hello", stream=False) == "echo: hello"
+
+
 # what comes in
 
 

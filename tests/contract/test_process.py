@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -181,6 +182,26 @@ def test_a_bad_value_is_one_line_and_exit_2(arguments: list[str], says: str) -> 
     last = done.stderr.strip().splitlines()
     assert len(last) == 1
     assert says in last[0]
+
+
+def test_a_store_of_a_newer_version_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    path = tmp_path / "warmlane.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    done = run_cli("serve", "--engine", "simulated", "--store", str(path), "--port", "0")
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "newer Warmlane (schema 9999" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_postgresql_that_is_not_there_is_one_line_and_exit_2() -> None:
+    store = "postgresql://user:hush@127.0.0.1:1/none"
+    done = run_cli("serve", "--engine", "simulated", "--store", store, "--port", "0")
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot be opened" in done.stderr.strip().splitlines()[-1]
+    assert "hush" not in done.stderr
 
 
 def test_a_port_in_use_is_one_line_and_exit_2() -> None:

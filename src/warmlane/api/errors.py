@@ -17,6 +17,7 @@ from warmlane.errors import (
     ConversationNotFound,
     EngineDied,
     EngineError,
+    EngineOutOfMemory,
     InvalidRequest,
     ModelNotFound,
     Overloaded,
@@ -128,6 +129,8 @@ def wire_error(error: Exception) -> WireError:
             return WireError(400, error.message, code="response_cancelled")
         case EngineDied():
             return WireError(503, _engine_message(error), "server_error", "engine_unavailable", retry_after_s=1)
+        case EngineOutOfMemory():
+            return WireError(503, _engine_message(error), "server_error", "out_of_memory", retry_after_s=1)
         case EngineError():
             return WireError(500, _engine_message(error), "server_error", "server_error")
         case _:

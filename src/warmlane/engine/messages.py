@@ -13,11 +13,12 @@ import msgspec
 from warmlane.engine.config import EngineConfig
 from warmlane.engine.protocol import Chunk, Ended, EngineInfo, GenerateRequest, OwnerId, Placed, TextPiece
 from warmlane.engine.stats import EngineStats
-from warmlane.errors import ContextOverflow, EngineFault, InvalidRequest, WarmlaneError
+from warmlane.errors import ContextOverflow, EngineFault, EngineOutOfMemory, InvalidRequest, WarmlaneError
 
 
 class FailureKind(StrEnum):
     FAULT = "fault"
+    MEMORY = "memory"
     OVERFLOW = "overflow"
     INVALID = "invalid"
 
@@ -36,6 +37,8 @@ class TurnFailed(msgspec.Struct, frozen=True, tag="failed"):
             return ContextOverflow(self.prompt_tokens, self.limit)
         if self.kind is FailureKind.INVALID:
             return InvalidRequest(self.message)
+        if self.kind is FailureKind.MEMORY:
+            return EngineOutOfMemory(self.message)
         return EngineFault(self.message)
 
 

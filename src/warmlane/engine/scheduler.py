@@ -273,7 +273,7 @@ class Scheduler:
         except SequenceFault as fault:
             for turn, piece in planned:
                 if piece.seq == fault.seq:
-                    self._fail(turn, str(fault))
+                    self._fail(turn, str(fault), kind=_kind(fault))
         except DecodeFailed as failure:
             self._isolate(planned, failure)
         else:
@@ -289,7 +289,8 @@ class Scheduler:
             if not self._backend.truncate(piece.seq, piece.position):
                 self._fail(turn, "The engine failed while it computed this turn.", drop=True)
             elif len(planned) == 1:
-                self._fail(turn, f"The engine failed while it computed this turn: {failure}.", drop=True)
+                message = f"The engine failed while it computed this turn: {failure}."
+                self._fail(turn, message, drop=True, kind=_kind(failure))
         if len(planned) > 1:
             for turn, piece in planned:
                 if turn.chain is not None:
@@ -349,7 +350,7 @@ class Scheduler:
         self._outputs.append(TurnOutput(turn.id, turn.ended(reason, self._now())))
 
     def _fail(self, turn: Turn, message: str, *, drop: bool = False, kind: FailureKind = FailureKind.FAULT) -> None:
-        self._counters.faults += kind is FailureKind.FAULT
+        self._counters.faults += kind is not FailureKind.INVALID
         self._detach(turn, drop=drop, failed=True)
         self._outputs.append(TurnOutput(turn.id, TurnFailed(kind, message)))
 
@@ -388,3 +389,7 @@ class Scheduler:
 
     def _find(self, turn_id: int) -> Turn | None:
         return next((t for t in self._turns() if t.id == turn_id), None)
+
+
+def _kind(fault: SequenceFault | DecodeFailed) -> FailureKind:
+    return FailureKind.MEMORY if fault.memory else FailureKind.FAULT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from typing import Final
 
 import sqlalchemy as sa
@@ -49,9 +50,9 @@ def postgres_url(text: str) -> sa.URL:
     return url if tls is None else url.update_query_dict({"ssl": tls})
 
 
-def require_driver() -> None:
-    """Raises `ConfigError` if the driver is not installed."""
-    if importlib.util.find_spec("asyncpg") is None:
+def require_driver(find: Callable[[str], object | None] = importlib.util.find_spec) -> None:
+    """Raises `ConfigError` if the driver is not installed. `find` looks a module up by its name."""
+    if find("asyncpg") is None:
         raise ConfigError("A PostgreSQL store needs a driver: pip install 'warmlane[postgres]'.")
 
 

@@ -29,8 +29,8 @@ def test_output(message: str, output: str | None) -> None:
 
 
 def test_numbers() -> None:
-    assert parse_script("SLEEP:1.5\nSLOW:20\nFAIL:3\nCRASH:0") == Script(
-        sleep_s=1.5, slow_s=0.02, fail_after=3, crash_after=0
+    assert parse_script("SLEEP:1.5\nSLOW:20\nFAIL:3\nOOM:2\nCRASH:0") == Script(
+        sleep_s=1.5, slow_s=0.02, fail_after=3, no_memory_after=2, crash_after=0
     )
 
 

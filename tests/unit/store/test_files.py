@@ -180,25 +180,31 @@ async def test_writers_that_wait_behind_a_lock_all_give_up_in_time(tmp_path: Pat
     await store.close()
 
 
-async def test_a_full_disk_is_unavailable_and_leaves_no_half_row(tmp_path: Path) -> None:
+async def test_a_full_disk_leaves_no_half_row_and_is_used_again_once_there_is_room(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "warmlane.db"
     store = await open_store(str(path))
     await store.save(turn("r1"))
     await store.close()
     engine = sqlite_engine(str(path), timeout_s=5)
-    max_pages = path.stat().st_size // 4096 + 2
+    room = [path.stat().st_size // 4096 + 2]
 
-    @sa.event.listens_for(engine.sync_engine, "connect")
-    def shrink(connection: DBAPIConnection, _entry: object) -> None:
-        connection.cursor().execute(f"PRAGMA max_page_count = {max_pages}")
+    @sa.event.listens_for(engine.sync_engine, "checkout")
+    def bound(connection: DBAPIConnection, *_: object) -> None:
+        connection.cursor().execute(f"PRAGMA max_page_count = {room[0]}")
 
     small = SqlResponseStore(Database(engine, timeout_s=5, one_writer=True), server="s")
 
-    with pytest.raises(StoreUnavailable, match="The response store is full"):
-        await small.save(turn("big", said="x" * 200_000))
-
+    for n in range(3):
+        with pytest.raises(StoreUnavailable, match="The response store is full"):
+            await small.save(turn(f"big{n}", said="x" * 200_000))
     assert await small.get("r1", "ada", now=NOW) == turn("r1")
-    assert await small.get("big", "ada", now=NOW) is None
+    assert await small.get("big0", "ada", now=NOW) is None
+
+    room[0] = 10_000
+    await small.save(turn("big0", said="x" * 200_000))
+    assert await small.get("big0", "ada", now=NOW) is not None
     await small.close()
 
 

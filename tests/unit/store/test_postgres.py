@@ -16,7 +16,7 @@ from unit.store.turns import NOW, turn
 from warmlane.errors import ConfigError, StoreUnavailable
 from warmlane.store import open_store
 from warmlane.store.open import key_file_of
-from warmlane.store.postgres import postgres_url
+from warmlane.store.postgres import postgres_url, require_driver
 from warmlane.store.sql import SqlResponseStore
 
 TIMEOUT_S = 1.0
@@ -61,6 +61,12 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str, say
     with pytest.raises(ConfigError, match=says) as refused:
         postgres_url(url)
     assert "hush" not in refused.value.message
+
+
+def test_without_the_driver_the_extra_is_named() -> None:
+    require_driver()
+    with pytest.raises(ConfigError, match=r"pip install 'warmlane\[postgres\]'"):
+        require_driver(lambda _: None)
 
 
 def test_no_key_file_is_made_for_a_server_elsewhere() -> None:

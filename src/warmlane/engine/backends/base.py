@@ -28,15 +28,22 @@ class CacheFull(Exception):
 
 
 class SequenceFault(Exception):
-    """One sequence of the batch cannot go on; nothing was changed, and the batch without it may work."""
+    """One sequence of the batch cannot go on; nothing was changed, and the batch without it may work. `memory`: there
+    was none for it."""
 
-    def __init__(self, seq: int, message: str) -> None:
+    def __init__(self, seq: int, message: str, *, memory: bool = False) -> None:
         super().__init__(message)
         self.seq = seq
+        self.memory = memory
 
 
 class DecodeFailed(Exception):
-    """The batch failed as a whole. Some rows may have got cells: truncate each sequence to what it held before."""
+    """The batch failed as a whole. Some rows may have got cells: truncate each sequence to what it held before.
+    `memory`: there was none to compute it."""
+
+    def __init__(self, message: str, *, memory: bool = False) -> None:
+        super().__init__(message)
+        self.memory = memory
 
 
 @dataclass(frozen=True, slots=True)

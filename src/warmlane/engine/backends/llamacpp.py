@@ -31,6 +31,7 @@ DEFAULT_CELLS_PAGED = 16384
 DEFAULT_CELLS_FLAT = 8192
 
 _NO_SLOT = 1
+_NO_MEMORY = -2
 _FLASH = {
     FlashAttention.ON: lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
     FlashAttention.OFF: lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -91,7 +92,7 @@ class LlamaCppBackend:
         if status == _NO_SLOT:
             raise CacheFull
         if status != 0:
-            raise DecodeFailed(f"llama_decode returned {status}")
+            raise DecodeFailed(f"llama_decode returned {status}", memory=status == _NO_MEMORY)
         return _Decoded(self._live, self.info.n_vocab, rows)
 
     def can_cut(self, seq: int, length: int) -> bool:

@@ -13,7 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 
-_NAMES = "EMIT|USE_TOOL|THINK|SLEEP|SLOW|FAIL|CRASH"
+_NAMES = "EMIT|USE_TOOL|THINK|SLEEP|SLOW|FAIL|OOM|CRASH"
 _ANYWHERE = re.compile(rf"(?<![A-Za-z_])({_NAMES}):")
 _NEXT_LINE = re.compile(rf"\n[ \t]*(?=(?:{_NAMES}):)")
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)")
@@ -22,13 +22,14 @@ _TOOL = re.compile(r"[ \t]*([^\s{]+)[ \t]*")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One reply. `output` None: the message asked for nothing in particular. Times are in seconds; `fail_after` and
-    `crash_after` count tokens, 0 meaning in prefill."""
+    """One reply. `output` None: the message asked for nothing in particular. Times are in seconds; `fail_after`,
+    `no_memory_after` and `crash_after` count tokens, 0 meaning in prefill."""
 
     output: str | None = None
     sleep_s: float = 0.0
     slow_s: float = 0.0
     fail_after: int | None = None
+    no_memory_after: int | None = None
     crash_after: int | None = None
 
 
@@ -58,6 +59,7 @@ def parse_script(message: str) -> Script:
         sleep_s=numbers.get("SLEEP", 0.0),
         slow_s=numbers.get("SLOW", 0.0) / 1e3,
         fail_after=int(numbers["FAIL"]) if "FAIL" in numbers else None,
+        no_memory_after=int(numbers["OOM"]) if "OOM" in numbers else None,
         crash_after=int(numbers["CRASH"]) if "CRASH" in numbers else None,
     )
 

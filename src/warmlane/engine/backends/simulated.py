@@ -259,6 +259,8 @@ class SimulatedBackend:
                     self._crash()
                 if reply.progress == reply.script.fail_after:
                     raise SequenceFault(piece.seq, f"The script asked for a fault after {reply.progress} tokens.")
+                if reply.progress == reply.script.no_memory_after:
+                    raise SequenceFault(piece.seq, "The script asked for a lack of memory.", memory=True)
         return replies
 
     def _deferred(self, slices: Sequence[Slice], replies: dict[int, _Reply]) -> frozenset[int]:
