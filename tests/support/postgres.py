@@ -107,8 +107,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         if user is not None:
             shutil.chown(folder, user)
             if not _readable_by_all(programs):
-                copy = shutil.copytree(programs.parent, folder / "programs", symlinks=True)
-                programs = copy / programs.name
+                programs = _copied(programs, folder)
         server = PostgresServer(programs, folder, _free_port(), user)
         server.initialise()
         server.start()
@@ -118,6 +117,14 @@ def postgres_server() -> Iterator[PostgresServer]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copied(programs: Path, folder: Path) -> Path:
+    """A wheel's programs, and the libraries they find by the way from one to the other."""
+    package = programs.parents[1]
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        shutil.copytree(part, folder / part.name, symlinks=True)
+    return folder / programs.relative_to(package.parent)
 
 
 def _unprivileged() -> str:
