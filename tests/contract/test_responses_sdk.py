@@ -117,6 +117,9 @@ def test_an_engine_fault_in_a_stream_is_an_error_event_and_failed(http: httpx.Cl
         events = strict.sse(response)
     assert [e["type"] for e in events][-2:] == ["error", "response.failed"]
     assert events[-2]["error"]["message"] == events[-2]["message"]
+    usage = events[-1]["response"]["usage"]
+    assert usage["output_tokens"] == 3
+    assert usage["input_tokens"] > 0
 
 
 def test_the_sdk_raises_the_error_event(client: openai.OpenAI) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from warmlane.conversation.events import Started, TurnEvent
-from warmlane.conversation.turn import Divergence, DivergenceCause, StopReason
+from warmlane.conversation.turn import Divergence, DivergenceCause, StopReason, Usage
 from warmlane.engine import protocol
 from warmlane.engine.protocol import Chunk, Ended, EndReason, EngineEvent, Placed
 from warmlane.errors import EngineFault
@@ -33,6 +33,14 @@ class Reply:
         if self._placed is None:
             raise EngineFault("The engine ended the turn without saying how.")
         return self._placed
+
+    @property
+    def spent(self) -> Usage | None:
+        """What it has cost so far; None if it never began."""
+        placed, reader = self._placed, self.reader
+        if placed is None:
+            return None
+        return Usage(placed.prompt_tokens, placed.cached_tokens, reader.n_tokens, reader.reasoning_tokens)
 
     @property
     def cut(self) -> bool:

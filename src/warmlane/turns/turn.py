@@ -88,6 +88,7 @@ class Turn:
         self._flag = flag
         self._queued_s = 0.0
         self._validated = False
+        self._reply: Reply | None = None
         self._outcome: Outcome | None = None
         self._history = History()
         self._deleted = False
@@ -115,7 +116,7 @@ class Turn:
         finally:
             self._permit.release()
         if failure is not None:
-            await self._stream.finish(Failed(failure))
+            await self._stream.finish(Failed(failure, None if self._reply is None else self._reply.spent))
         report(
             self._parts.metrics,
             self._request,
@@ -266,6 +267,7 @@ class Turn:
         reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
         divergence = self._divergence(trace)
         reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
+        self._reply = reply
         messages = messages_of(prompter, request, prepared.asked.history.messages)
         events = lease.session.generate(
             prompt.ids,
