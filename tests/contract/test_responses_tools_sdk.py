@@ -109,6 +109,16 @@ def test_parse_gives_the_model_its_schema_asks_for(client: openai.OpenAI) -> Non
     assert final.output_parsed == Answer(answer="4")
 
 
+def test_a_schema_holds_what_follows_the_thoughts(client: openai.OpenAI) -> None:
+    asked = 'THINK:let me see\nEMIT:{"answer":"4"}'
+    with client.responses.stream(
+        model=MODEL, input=asked, text_format=Answer, tools=[WEATHER], reasoning={"effort": "low"}
+    ) as stream:
+        final = stream.get_final_response()
+    assert [item.type for item in final.output] == ["reasoning", "message"]
+    assert final.output_parsed == Answer(answer="4")
+
+
 def test_tools_of_other_kinds_leave_the_functions_usable(http: httpx.Client) -> None:
     kinds = ["web_search", "custom", "namespace", "local_shell", "mcp"]
     tools = [WEATHER, *({"type": kind, "name": "x"} for kind in kinds)]

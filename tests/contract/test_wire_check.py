@@ -18,7 +18,7 @@ def test_the_wire_checker_finds_nothing(server: LiveServer) -> None:
     if not CHECKER.is_file():
         pytest.skip(f"SKIPPED LOUDLY: the wire checker is not at {CHECKER.relative_to(CHECKER.parents[2])}")
     done = subprocess.run(
-        [sys.executable, str(CHECKER), server.base_url, "--model", "simulated", "--basic"],
+        [sys.executable, str(CHECKER), server.base_url, "--model", "simulated"],
         capture_output=True,
         text=True,
         timeout=100,
