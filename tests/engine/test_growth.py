@@ -15,9 +15,9 @@ from support.tiny_models import write_windowed
 
 MIB = 1 << 20
 BUDGET = 16 * MIB
-N_PROMPTS = 200
+N_PROMPTS = 120
 LENGTH = 1500
-"""Tokens of a prompt: 0.4 MB of KV, so all of them would take five times the budget."""
+"""Tokens of a prompt: 0.4 MB of KV, so all of them would take three times the budget."""
 
 
 @pytest.mark.live
