@@ -4,8 +4,8 @@
     python bench/flash_attention.py --model PATH --tokens 4096
 
 Milliseconds of one step, the median of several, with flash attention off and on: a token of one conversation alone, of
-several behind one prefix, of several that share nothing, and of one beside the cells of idle ones; and the few tokens that
-a warm turn prefills. The modes take turns, so that whatever else the machine does meets both.
+several behind one prefix, of several that share nothing, and of one beside the cells of idle ones; and the few tokens
+that a warm turn prefills. The modes take turns, so that whatever else the machine does meets both.
 """
 
 from __future__ import annotations

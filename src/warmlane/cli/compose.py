@@ -156,7 +156,7 @@ def _loader(settings: Settings, model: ModelSource, parts: SpineParts) -> Loader
         engine = await WorkerEngine.start(engine_config(settings, model), load_timeout_s=settings.load_timeout_s)
         try:
             binding = _bind(settings, model.name, engine, gate, parts)
-            engine.add_death_listener(lambda _: parts.suspects(binding).worker_died())
+            engine.add_death_listener(lambda _: parts.suspects(binding).worker_died(killed=engine.was_killed))
             parts.prompter(binding)  # a model without a usable chat template is refused now, not at its first request
         except BaseException:
             await engine.close()

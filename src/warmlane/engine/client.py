@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from warmlane.engine.turns import TurnTable
 from warmlane.errors import ConfigError, EngineDied
 
 log = logging.getLogger(__name__)
+
+_KILLS = frozenset(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 DeathListener = Callable[[int], None]
 _Answer = Tokenized | Done | StatsReport
@@ -76,6 +79,7 @@ class WorkerEngine:
         self._serials = itertools.count(1)
         self._listeners: list[DeathListener] = []
         self._generation = 1
+        self._last_status = 0
         self._worker: WorkerProcess | None = None
         self._info: EngineInfo | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -125,6 +129,12 @@ class WorkerEngine:
     def worker_pid(self) -> int | None:
         """Process id of the running worker; None while there is none."""
         return self._worker.pid if self._worker is not None else None
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the last worker that died was sent a signal that nothing in it sends, such as by the kernel when
+        memory is short."""
+        return self._last_status in _KILLS
 
     def add_death_listener(self, listener: DeathListener) -> None:
         """Call `listener` with the dead generation whenever a worker dies unasked."""
@@ -246,6 +256,7 @@ class WorkerEngine:
         log.error("worker %d of generation %d ended: %s", worker.pid, dead, describe_exit(status))
         self._forget_worker()
         self._generation += 1
+        self._last_status = status
         for listener in self._listeners:
             try:
                 listener(dead)

@@ -1,7 +1,8 @@
 """Remembers turns that ran when a worker died, so that one that kills its worker does not do so for ever.
 
 The blame for a death is shared among the turns that ran: one that was alone bears it whole. A turn that bears the equal
-of two deaths is refused; one that succeeds bears none.
+of two deaths is refused; one that succeeds bears none. A worker that somebody killed counts little: it may have been an
+operator, or the kernel for the memory of others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from warmlane.errors import InvalidRequest
 
 REFUSED_FROM = 2
+KILLED_SHARE = Fraction(1, 4)
+"""What a kill counts, in deaths."""
 REMEMBERED = 256
 
 Fingerprint = bytes
@@ -38,7 +41,7 @@ class Suspects:
     def check(self, turn: Fingerprint) -> None:
         """Raises `InvalidRequest` for a turn that is known to kill its worker."""
         if self._blame.get(turn, 0) >= REFUSED_FROM:
-            raise InvalidRequest("This request has ended the engine's process twice and is not run again.")
+            raise InvalidRequest("This request has ended the engine's process too often and is not run again.")
 
     @contextmanager
     def watched(self, turn: Fingerprint) -> Iterator[None]:
@@ -52,10 +55,12 @@ class Suspects:
             if left:
                 self._running[turn] = left
 
-    def worker_died(self) -> None:
-        """To be called at a death, before the turns that ran have heard of it."""
+    def worker_died(self, *, killed: bool = False) -> None:
+        """To be called at a death, before the turns that ran have heard of it. `killed`: by a signal that nothing in
+        the process sends."""
+        death = KILLED_SHARE if killed else Fraction(1)
         for turn in self._running:
-            self._blame[turn] = self._blame.get(turn, Fraction()) + Fraction(1, len(self._running))
+            self._blame[turn] = self._blame.get(turn, Fraction()) + death / len(self._running)
             self._blame.move_to_end(turn)
         while len(self._blame) > REMEMBERED:
             self._blame.popitem(last=False)

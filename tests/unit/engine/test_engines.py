@@ -288,7 +288,7 @@ async def test_a_dead_worker_ends_its_turns_and_is_replaced(how: str) -> None:
         with pytest.raises(EngineDied):
             [event async for event in events]
         assert not engine.ready
-        assert engine.generation == 2
+        assert (engine.generation, engine.was_killed) == (2, how == "kill")
         with pytest.raises(EngineDied):
             await engine.tokenize([])
         await engine.release(owner)

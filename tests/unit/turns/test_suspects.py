@@ -16,12 +16,12 @@ def turn(domain: str, *ids: int) -> bytes:
 A, B = turn("d", 1, 2, 3), turn("d", 1, 2, 4)
 
 
-def die(suspects: Suspects, *turns: bytes) -> None:
+def die(suspects: Suspects, *turns: bytes, killed: bool = False) -> None:
     """The worker dies while these turns run."""
     held = [suspects.watched(turn) for turn in turns]
     for one in held:
         one.__enter__()
-    suspects.worker_died()
+    suspects.worker_died(killed=killed)
     for one in held:
         one.__exit__(EngineDied, EngineDied("dead"), None)
 
@@ -45,6 +45,16 @@ def test_blame_is_shared_and_success_clears_it() -> None:
         pass
     die(suspects, A, B)
     suspects.check(B)
+    with pytest.raises(InvalidRequest):
+        suspects.check(A)
+
+
+def test_a_kill_counts_little() -> None:
+    suspects = Suspects()
+    for _ in range(7):
+        die(suspects, A, killed=True)
+    suspects.check(A)
+    die(suspects, A, killed=True)
     with pytest.raises(InvalidRequest):
         suspects.check(A)
 
