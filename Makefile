@@ -1,6 +1,7 @@
 # make serve   install, compile what must be compiled, and serve the embedded model on 127.0.0.1:8080
 # make check   format, lint, types, layering, fast tests (under a minute once installed)
-# make test    every test that needs no special hardware, the contract and real-model ones included
+# make test    every test that needs no special hardware, the contract and real-model ones included; with CHECKED=1,
+#              without those that make check has just run
 # make soak    the long randomised runs
 # make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
@@ -44,7 +45,8 @@ check: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/unit --numprocesses auto -m "not postgres"
 
 test: $(INSTALL_STAMP)
-	$(BIN)/python -m pytest tests --ignore=tests/soak
+	$(BIN)/python -m pytest tests/unit --numprocesses auto $(if $(CHECKED),-m postgres)
+	$(BIN)/python -m pytest tests --ignore=tests/soak --ignore=tests/unit
 
 soak: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/soak --timeout=7200
