@@ -1,13 +1,13 @@
 # make serve   install, compile what must be compiled, and serve the embedded model on 127.0.0.1:8080
-# make check   format, lint, types, layering, fast tests (under a minute once installed)
-# make test    every test that needs no special hardware, the contract and real-model ones included; with CHECKED=1,
-#              without those that make check has just run
+# make check   format, lint, types, layering, fast tests (a few minutes on 2 cores)
+# make test    every test that needs no special hardware, the contract and real-model ones included
 # make soak    the long randomised runs
 # make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
 # make clean   remove the virtualenv and every cache
 #
-# PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve. A whole comparison is
+# PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve, CHECKED=1 leaves out of make test
+# what make check has just run. A whole comparison is
 # make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server".
 
 SHELL := /bin/bash
