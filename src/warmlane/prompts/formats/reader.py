@@ -15,7 +15,8 @@ Say = Callable[[str], None]
 
 class Stretch:
     """A stretch of text between markup. Where `trim`, white space at its ends is part of the markup, so it is held back
-    until text follows; `at_start` of a reply only whole lines of it are, since indentation there may be meant."""
+    until text follows; `at_start` of a reply only whole lines of it are, since indentation there may be meant. Elsewhere
+    only white space that stands alone behind other markup is."""
 
     def __init__(self, say: Say, *, trim: bool, at_start: bool = False) -> None:
         self._say = say
@@ -26,12 +27,14 @@ class Stretch:
 
     def say(self, text: str) -> None:
         body = text.rstrip(WHITE)
+        alone = not body and self.fresh and not self._at_start
+        if not body and (self._trim or alone):
+            self._gap.append(text)
+            return
         if not self._trim:
             self.fresh = self.fresh and not body
-            self._say(text)
-            return
-        if not body:
-            self._gap.append(text)
+            self._say("".join(self._gap) + text)
+            self._gap.clear()
             return
         gap = "".join(self._gap)
         if self.fresh:

@@ -218,6 +218,15 @@ def test_plain_text_is_told_to_the_letter() -> None:
     assert heard.text == text
 
 
+def test_white_space_alone_beside_calls_is_no_text() -> None:
+    call = '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>'
+    plain, tools = format_named("plain"), (Tool(name="get"),)
+    heard = told(plain, [f"{call}\n", f" \n{call}", "\n"], tools)
+    assert (heard.text, len(heard.named)) == ("", 2)
+    heard = told(plain, [call, "\n", " and\n", call], tools)
+    assert (heard.text, len(heard.named)) == ("\n and\n", 2)
+
+
 def test_noise_is_told_only_if_nothing_else_is() -> None:
     kimi = format_named("kimi-k2")
     section = "<|tool_calls_section_begin|> hm <|tool_calls_section_end|>"
