@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import assume, given, settings
@@ -21,6 +22,9 @@ _STRANGE = (
     *("<|call|>", "<｜tool▁call▁end｜>", "</｜DSML｜invoke>", "<|close|>call<|sep|>", "<tool_call|>", "{", "[", "]"),
     *("'", "#", "&amp;", "é"),
 )  # fmt: skip
+
+_GLM_CLOSES = re.compile(r"</(?:arg_value|tool_call)>(?:\s|\\n)*</?(?:tool_call|arg_key)")
+"""GLM writes text as it is: one that holds its markup for the end of a value, with what follows it, cannot be told."""
 
 _letters = st.text(alphabet="abc é🌸.", min_size=1, max_size=12)
 _strings = st.lists(st.sampled_from(_STRANGE) | _letters, max_size=6).map("".join)
@@ -75,6 +79,8 @@ def test_replies_come_back(
         thought, inside = None, False
     if writing.arguments is Arguments.LOOSE:
         assume(not any('<|"|>' in json.dumps(arguments, ensure_ascii=False) for _, arguments in calls))
+    if name.startswith("glm"):
+        assume(not any(_GLM_CLOSES.search(json.dumps(arguments, ensure_ascii=False)) for _, arguments in calls))
     parts: list[Part] = []
     if thought is not None and thought.strip():
         parts.append(Reasoning(thought.strip()))
