@@ -15,8 +15,8 @@ Say = Callable[[str], None]
 
 class Stretch:
     """A stretch of text between markup. Where `trim`, white space at its ends is part of the markup, so it is held back
-    until text follows; `at_start` of a reply only whole lines of it are, since indentation there may be meant. Elsewhere
-    only white space that stands alone behind other markup is."""
+    until text follows; `at_start` of a reply only whole lines of it are, since indentation there may be meant.
+    Elsewhere only white space that stands alone behind other markup is."""
 
     def __init__(self, say: Say, *, trim: bool, at_start: bool = False) -> None:
         self._say = say
