@@ -7,8 +7,8 @@
 # make clean   remove the virtualenv and every cache
 #
 # PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve, CHECKED=1 leaves out of make test
-# what make check has just run. A whole comparison is
-# make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server".
+# what make check has just run. A whole comparison:
+#   make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server"
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
