@@ -149,6 +149,7 @@ class ChainPool:
         chain.cells.truncate(length)
         chain.tokens.truncate(length)
         chain.kept = min(chain.kept, length)
+        chain.kept_at = min(chain.kept_at, length)
         return True
 
     def stop(self, chain: Chain) -> None:

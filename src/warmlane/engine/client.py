@@ -274,6 +274,9 @@ class WorkerEngine:
             except (ConfigError, OSError) as error:
                 log.error("the worker does not come back: %s", error)
                 continue
+            except Exception:
+                log.exception("the worker does not come back")
+                continue
             return attempt
 
     def _forget_worker(self) -> None:

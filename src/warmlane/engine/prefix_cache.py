@@ -153,9 +153,14 @@ class PrefixCache:
 
     def forget(self, domain: bytes, reply: Sequence[int], *, at: int, keep: int) -> None:
         """See `protocol.Engine.forget`."""
-        tokens = self._turn_with(domain, IntVector(reply).view, at)
-        if reply and not tokens.size:
-            return
+        if not reply:
+            self._forget(domain, IntVector().view, keep)
+        # Several may have the same reply at the same place. To forget too much costs work; too little, a promise.
+        for tokens in self._turns_with(domain, IntVector(reply).view, at):
+            self._forget(domain, tokens, keep)
+
+    def _forget(self, domain: bytes, tokens: Int32Array, keep: int) -> None:
+        """What extends `keep` of these tokens; everything of the domain if there are none."""
         for chain in self.pool:
             if chain.running or chain.domain != domain:
                 continue
@@ -171,14 +176,15 @@ class PrefixCache:
         if self.pool.truncate(chain, keep) and not keep:
             self.pool.drop(chain)
 
-    def _turn_with(self, domain: bytes, reply: Int32Array, at: int) -> Int32Array:
-        """The prompt and the reply of the turn that has `reply` at position `at`; empty if it is in no tier. The last
-        token that was sampled is often not computed: it may be missing."""
+    def _turns_with(self, domain: bytes, reply: Int32Array, at: int) -> list[Int32Array]:
+        """Prompt and reply of each turn that has `reply` at position `at`. The last token that was sampled is often not
+        computed: it may be missing."""
+        found = []
         for tokens in self._of_domain(domain):
             held = tokens[at : at + reply.size]
             if held.size and held.size >= reply.size - 1 and np.array_equal(held, reply[: held.size]):
-                return tokens[: at + reply.size].copy()
-        return IntVector().view
+                found.append(tokens[: at + reply.size].copy())
+        return found
 
     def _of_domain(self, domain: bytes) -> Iterable[Int32Array]:
         yield from (c.tokens.view for c in self.pool if c.domain == domain)

@@ -59,6 +59,7 @@ class WorkerProcess:
         Raises `ConfigError` with the worker's reason, or with ours if it died or took longer than `load_timeout_s`.
         """
         directory = Path(tempfile.mkdtemp(prefix="warmlane-"))
+        process: asyncio.subprocess.Process | None = None
         worker: WorkerProcess | None = None
         try:
             process = await asyncio.create_subprocess_exec(
@@ -77,6 +78,9 @@ class WorkerProcess:
         except BaseException:
             if worker is not None:
                 await worker.close()
+            elif process is not None:
+                process.kill()
+                await process.wait()
             shutil.rmtree(directory, ignore_errors=True)
             raise
 
@@ -164,5 +168,6 @@ def _died_loading(config: EngineConfig, status: int | None) -> str:
 def describe_exit(status: int | None) -> str:
     """An exit status in words."""
     if status is not None and status < 0:
-        return f"signal {signal.Signals(-status).name}"
+        names = {int(known): known.name for known in signal.Signals}
+        return f"signal {names.get(-status, str(-status))}"
     return f"status {status}"

@@ -93,6 +93,19 @@ def test_a_turn_whose_session_has_gone_is_forgotten_and_what_it_continued_stays(
     b.check_accounts()
 
 
+def test_turns_that_were_answered_alike_are_both_forgotten() -> None:
+    b = bench(ram_bytes=1 << 20)
+    turns = [b.ask(prompt(text), owner=i, max_tokens=6) for i, text in enumerate(("EMIT:OK one", "EMIT:OK two"))]
+    for i, _ in enumerate(turns):
+        b.scheduler.release(OwnerId(1, i), purge=False)
+    reply, at = (b.ended(turns[0]).token_ids[:2], b.placed(turns[0]).prompt_tokens)
+    b.scheduler.cache.forget(DOMAIN, reply, at=at, keep=0)
+
+    assert b.backend.n_used == 0
+    assert len(b.scheduler.cache.ram.index) == 0
+    b.check_accounts()
+
+
 def test_a_turn_is_found_after_a_restart(tmp_path: Path) -> None:
     b = spilling(tmp_path)
     second, _, two = converse(b)

@@ -75,7 +75,7 @@ class Saver:
         for segment in (*self._ram.index, *self._pending):
             if segment.owner == owner:
                 segment.owner = None
-                segment.gone = purge
+                segment.gone = segment.gone or purge
                 if purge and segment in self._ram.index:
                     self._ram.remove(segment)
         if self._disk is not None and purge:
