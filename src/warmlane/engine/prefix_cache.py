@@ -197,7 +197,7 @@ class PrefixCache:
         snapshots only, so some are taken on the way: where the last token of the prompt is all that is missing, which
         is where the same prompt and a longer one meet it; where another prompt left this one; now and then before."""
         length = len(chain)
-        if not self._forgets(length):
+        if not self._needs_ways_back(length):
             return
         if remaining == 1 or length in chain.stops or length - chain.kept_at >= CHECKPOINT_TOKENS:
             chain.kept_at = length
@@ -207,13 +207,13 @@ class PrefixCache:
     def leave_way_back(self, chain: Chain, length: int) -> None:
         """Another prompt shares `length` tokens of what the chain will hold: take a `checkpoint` there, if the chain
         cannot be cut to it later."""
-        if self._forgets(length) and length - len(chain) >= WORTH_KEEPING:
+        if self._needs_ways_back(length) and length - len(chain) >= WORTH_KEEPING:
             chain.stops.add(length)
 
     def slice_limit(self, chain: Chain, remaining: int) -> int:
         """The most tokens of prefill to compute before the next `checkpoint`."""
         length = len(chain)
-        if not self.ram.limit_bytes or remaining <= 1 or not self._forgets(length + remaining):
+        if not self.ram.limit_bytes or remaining <= 1 or not self._needs_ways_back(length + remaining):
             return remaining
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
@@ -261,7 +261,7 @@ class PrefixCache:
             for domain, tokens in self._interests()
         )
 
-    def _forgets(self, length: int) -> bool:
+    def _needs_ways_back(self, length: int) -> bool:
         """Whether a chain of this length may have lost what lies behind its end."""
         return self._whole or 0 < self._window < length
 
@@ -287,7 +287,7 @@ class PrefixCache:
 
     def _shared(self, chain: Chain) -> int:
         """How many of the chain's tokens other hot chains will go on holding, and can be cut back to."""
-        shared = 0 if self._forgets(len(chain)) else self.pool.table.n_shared(chain.cells.view)
+        shared = 0 if self._needs_ways_back(len(chain)) else self.pool.table.n_shared(chain.cells.view)
         return shared if shared >= min(self._settings.least_shared, len(chain)) else 0
 
     def _store(self, chain: Chain, start: int) -> RamSegment | None:
