@@ -26,7 +26,8 @@ class ToolUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A streamed answer. Times are in seconds since the request was sent: `ttft_s` of the first piece of text, thoughts
-    and tool calls included; `piece_times_s` of every piece; `total_s` of the end.
+    and tool calls included, or of the end where the first token was it; `piece_times_s` of every piece; `total_s` of the
+    end.
 
     `output_tokens` and `prompt_tokens` are the server's count; `cached_tokens` are those of the prompt it reused.
     `miss_reason` is why it reused less than it could, where it says so.
@@ -57,7 +58,7 @@ class Transcript(Protocol):
         ...
 
     def reply(self, total_s: float) -> Reply:
-        """The answer. Raises `BenchError` if the stream brought no text or no usage."""
+        """The answer. Raises `BenchError` if the stream brought neither text nor a token, or no usage."""
         ...
 
 
@@ -149,7 +150,7 @@ class ChatTranscript:
             raise BenchError("The stream ended without its usage.")
         return Reply(
             text="".join(self._text),
-            ttft_s=_first(self._times),
+            ttft_s=_first(self._times, self._usage.completion_tokens, total_s),
             piece_times_s=tuple(self._times),
             total_s=total_s,
             prompt_tokens=self._usage.prompt_tokens,
@@ -244,7 +245,7 @@ class MessagesTranscript:
             raise BenchError("The stream ended without its usage.")
         return Reply(
             text="".join(self._text),
-            ttft_s=_first(self._times),
+            ttft_s=_first(self._times, self._output, total_s),
             piece_times_s=tuple(self._times),
             total_s=total_s,
             prompt_tokens=self._fresh + self._cached,
@@ -279,7 +280,10 @@ def _check_error(error: msgspec.Raw) -> None:
         raise BenchError(f"The stream ended in an error: {text[:300]}")
 
 
-def _first(times: list[float]) -> float:
-    if not times:
+def _first(times: list[float], n_output: int, total_s: float) -> float:
+    """When the first token was heard of. One that ends the reply at once has no text: the end tells of it."""
+    if times:
+        return times[0]
+    if not n_output:
         raise BenchError("The stream brought no text.")
-    return times[0]
+    return total_s

@@ -69,6 +69,15 @@ def test_thoughts_are_a_first_piece_too() -> None:
     assert (reply.ttft_s, reply.text) == (0.2, "yes")
 
 
+def test_a_reply_whose_first_token_ends_it_is_timed_by_its_end() -> None:
+    silent = ChatTranscript()
+    silent.add(chunk(usage={"prompt_tokens": 1, "completion_tokens": 1}), 1)
+
+    reply = silent.reply(1.5)
+
+    assert (reply.ttft_s, reply.text, reply.gaps_s) == (1.5, "", ())
+
+
 def test_a_stream_without_text_or_usage_is_no_measurement() -> None:
     silent = ChatTranscript()
     silent.add(chunk(usage={"prompt_tokens": 1, "completion_tokens": 0}), 1)
