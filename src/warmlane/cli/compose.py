@@ -81,12 +81,13 @@ async def build(settings: Settings) -> Server:
         keys = KeyRing(_ring(load_api_keys(settings), settings.admin_key))
         spine, engines = Spine(parts), EngineReadings(parts.host)
         parts.metrics.watch_engines(engines.readings)
-        await _keep_house(settings, parts, spine, opened)
+        runs = StoredRuns(parts.store, unix_now=parts.unix_now)
+        await _keep_house(settings, parts, spine, runs, opened)
         app = create_app(
             turns=spine,
             archive=spine,
             conversations=StoredConversations(parts.store, unix_now=parts.unix_now),
-            runs=StoredRuns(parts.store, unix_now=parts.unix_now),
+            runs=runs,
             host=parts.host,
             settings=EdgeSettings(
                 keys=keys,
@@ -103,8 +104,10 @@ async def build(settings: Settings) -> Server:
     raise AssertionError("unreachable: the stack swallows nothing")
 
 
-async def _keep_house(settings: Settings, parts: SpineParts, spine: Spine, opened: AsyncExitStack) -> None:
-    keeper = Housekeeper(parts.host, parts.store, spine, max_bytes=int(settings.store_max_size) or None)
+async def _keep_house(
+    settings: Settings, parts: SpineParts, spine: Spine, runs: StoredRuns, opened: AsyncExitStack
+) -> None:
+    keeper = Housekeeper(parts.host, parts.store, spine, runs, max_bytes=int(settings.store_max_size) or None)
     # Once before the first request, so that nobody sees a run in progress that a killed server has left.
     await keeper.once()
     task = asyncio.create_task(keeper.run(), name="housekeeping")

@@ -10,6 +10,7 @@ from typing import Final
 from warmlane.errors import StoreUnavailable
 from warmlane.host import ModelHost
 from warmlane.store import ResponseStore
+from warmlane.turns.runs import StoredRuns
 from warmlane.turns.spine import Spine
 
 log = logging.getLogger(__name__)
@@ -23,10 +24,13 @@ LOST_RUN: Final = b'{"code":"server_error","message":"The server stopped before 
 class Housekeeper:
     """`max_bytes` bounds what the store holds; None does not."""
 
-    def __init__(self, host: ModelHost, store: ResponseStore, spine: Spine, *, max_bytes: int | None) -> None:
+    def __init__(
+        self, host: ModelHost, store: ResponseStore, spine: Spine, runs: StoredRuns, *, max_bytes: int | None
+    ) -> None:
         self._host = host
         self._store = store
         self._spine = spine
+        self._runs = runs
         self._max_bytes = max_bytes
 
     async def run(self) -> None:
@@ -36,15 +40,31 @@ class Housekeeper:
             await self.once()
 
     async def once(self) -> None:
+        """Do every chore. One that fails is logged, and hinders neither the others nor the next time."""
+        for chore in (self._sweep, self._settle, self._tend, self._tidy):
+            try:
+                await chore()
+            except StoreUnavailable as error:
+                log.warning("the store could not be tidied: %s", error)
+                return
+            except Exception:
+                log.exception("housekeeping failed")
+
+    async def _sweep(self) -> None:
         for binding in self._host.bindings():
             binding.registry.sweep()
-        try:
-            lost = await self._store.runs.tend(now=time.time(), error=LOST_RUN)
-            gone = await self._spine.tidy(max_bytes=self._max_bytes)
-        except StoreUnavailable as error:
-            log.warning("the store could not be tidied: %s", error)
-            return
+
+    async def _settle(self) -> None:
+        ended = await self._runs.settle()
+        if ended:
+            log.info("%d responses in the background were ended late", ended)
+
+    async def _tend(self) -> None:
+        lost = await self._store.runs.tend(now=time.time(), error=LOST_RUN)
         if lost:
             log.warning("%d responses were in progress on a server that is gone; they have failed", len(lost))
+
+    async def _tidy(self) -> None:
+        gone = await self._spine.tidy(max_bytes=self._max_bytes)
         if gone:
             log.info("%d responses were pruned", gone)

@@ -4,6 +4,7 @@ the events they have had."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from warmlane.conversation.turn import TurnRequest
@@ -26,7 +27,7 @@ class RunArchive(Protocol):
 
     async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
         """The run ended without an outcome: cancelled, or failed with the dialect's own error. One that has ended stays
-        as it is."""
+        as it is. What raises is remembered, and tried again later."""
         ...
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
@@ -38,12 +39,23 @@ class RunArchive(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    status: TurnStatus
+    error: bytes | None = None
+
+
 class StoredRuns:
-    """A `RunArchive` over the store. `unix_now` is wall time in seconds."""
+    """A `RunArchive` over the store. `unix_now` is wall time in seconds.
+
+    An end the store did not take is owed: `tend` keeps this server's rows alive, so that without it such a run would
+    be in progress for ever. A store that is away begins no runs, so what is owed is bounded by those that ran.
+    """
 
     def __init__(self, store: ResponseStore, *, unix_now: Callable[[], float]) -> None:
         self._log = store.runs
         self._unix_now = unix_now
+        self._owed: dict[tuple[str, str], _End] = {}
 
     async def begin(self, request: TurnRequest) -> None:
         await self._log.begin(queued_turn(request, created_at=self._unix_now()))
@@ -53,7 +65,18 @@ class StoredRuns:
 
     async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
         status = TurnStatus.CANCELLED if cancelled else TurnStatus.FAILED
-        await self._log.set_status(response_id, tenant, status, error=error)
+        self._owed[response_id, tenant] = _End(status, error)
+        await self._settle(response_id, tenant)
+
+    async def settle(self) -> int:
+        """End the runs whose end the store has not taken. To be called every few seconds; returns how many ended.
+
+        Raises `StoreUnavailable`; the others stay owed.
+        """
+        owed = tuple(self._owed)
+        for response_id, tenant in owed:
+            await self._settle(response_id, tenant)
+        return len(owed)
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
         await self._log.append(response_id, tenant, events)
@@ -63,3 +86,9 @@ class StoredRuns:
         if found is None:
             raise ResponseNotFound(response_id)
         return found
+
+    async def _settle(self, response_id: str, tenant: str) -> None:
+        end = self._owed.get((response_id, tenant))
+        if end is not None:
+            await self._log.set_status(response_id, tenant, end.status, error=end.error)
+            self._owed.pop((response_id, tenant), None)
