@@ -7,31 +7,31 @@ Whoever follows a run that this process attends reads its events as they come; o
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from typing import cast
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from warmlane.api import jsonio
 from warmlane.api.errors import WireError, is_bug, wire_error
 from warmlane.api.exchange import PreparedTurn
 from warmlane.api.guard import log_unexpected
 from warmlane.api.responses.events import ResponsesStream
+from warmlane.api.responses.live import LiveRun, RunWriter
+from warmlane.api.responses.render import ResponseFacts, render_response
+from warmlane.api.responses.replay import ending, replay
 from warmlane.api.responses.wire import ResponseFault
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
-from warmlane.conversation.turn import TurnRequest
-from warmlane.errors import Overloaded
+from warmlane.conversation.turn import Outcome, TurnRequest
+from warmlane.errors import Overloaded, ResponseNotFound
 from warmlane.turns.cancel import TurnCancelled
 from warmlane.turns.runs import LoggedEvent
 from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
-
-FLUSH_EVENTS = 128
-"""How many events wait in memory before they are logged. A run whose server is killed has failed all the same."""
 
 _log = structlog.get_logger("warmlane.api")
 
@@ -39,43 +39,6 @@ _log = structlog.get_logger("warmlane.api")
 def event_json(_: str, event: msgspec.Struct) -> bytes:
     """How events are logged: as the JSON of one line."""
     return jsonio.encode(event)
-
-
-@dataclass(slots=True)
-class LiveRun:
-    """A run this process attends. `events` are all it has had; `ended`: there will be no more, and its row says how it
-    ended."""
-
-    events: list[LoggedEvent] = field(default_factory=list)
-    ended: bool = False
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def add(self, frames: Iterable[bytes]) -> None:
-        self.events += [LoggedEvent(len(self.events) + n, frame) for n, frame in enumerate(frames)]
-        self._wake()
-
-    def end(self) -> None:
-        self.ended = True
-        self._wake()
-
-    async def finished(self) -> None:
-        while not self.ended:
-            await self._changed.wait()
-
-    async def follow(self, after: int) -> AsyncIterator[LoggedEvent]:
-        """The events behind number `after`, those to come included."""
-        at = after + 1
-        while True:
-            while at < len(self.events):
-                yield self.events[at]
-                at += 1
-            if self.ended:
-                return
-            await self._changed.wait()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 class BackgroundRuns:
@@ -86,22 +49,23 @@ class BackgroundRuns:
         self._live: dict[tuple[str, str], LiveRun] = {}
 
     async def begin(self, prepared: PreparedTurn, permit: TurnPermit) -> LiveRun:
-        """Start the turn, once its row is there. Raises what makes the request unsound; there is no row then."""
-        request, runs = prepared.request, self._edge.runs
-        await runs.begin(request)
+        """Start the turn, once its row is there. Raises what makes the request unsound; there is no row then, or where
+        the store has gone meanwhile one that has failed."""
+        request = prepared.request
+        await self._edge.runs.begin(request)
         try:
             stream = self._edge.turns.start(request, permit)
             first = await anext(stream)
             if isinstance(first, Failed):
                 stream.close()
                 raise first.error
-        except BaseException:
-            await self._edge.archive.delete(request.response_id, request.tenant)
+        except BaseException as error:
+            await self._take_back(request, error)
             raise
         run = self._live[request.tenant, request.response_id] = LiveRun()
         renderer = cast(ResponsesStream, prepared.stream)
         run.add(renderer.opening())
-        attended = _Attended(self._edge, request, stream, renderer, run)
+        attended = _Attended(self._edge, request, stream, renderer, run, RunWriter(self._edge, request, run))
         self._edge.turns.attend(self._attend(attended, first), name=f"run {request.response_id}")
         return run
 
@@ -118,89 +82,119 @@ class BackgroundRuns:
     async def follow(self, response_id: str, tenant: str, after: int) -> AsyncIterator[LoggedEvent]:
         """Its events behind number `after`. Raises `ResponseNotFound` and `StoreUnavailable`."""
         run = self.live(response_id, tenant)
-        if run is not None:
-            async for event in run.follow(after):
-                yield event
-            return
-        while page := await self._edge.runs.events(response_id, tenant, after=after):
-            for event in page:
-                yield event
-            after = page[-1].sequence
+        events = replay(self._edge, response_id, tenant, after) if run is None else run.follow(after)
+        async for event in events:
+            yield event
 
     async def _attend(self, attended: _Attended, first: TurnEvent) -> None:
         try:
             await attended.run_to_its_end(first)
         except Exception as error:
             log_unexpected(error, attended.request.request_id)
+            await attended.give_up(error)
         finally:
             attended.stream.close()
             attended.run.end()
             del self._live[attended.request.tenant, attended.request.response_id]
 
+    async def _take_back(self, request: TurnRequest, error: BaseException) -> None:
+        """Leave no row that waits for ever. Raises nothing: the caller is to be told `error`."""
+        try:
+            await self._edge.archive.delete(request.response_id, request.tenant)
+        except ResponseNotFound:
+            pass
+        except Exception as hindrance:
+            _log.warning("the row of a run that did not begin was not deleted", error=type(hindrance).__name__)
+            told = wire_error(error if isinstance(error, Exception) else TurnCancelled("The client went away."))
+            await _end(self._edge, request, cancelled=False, fault=_fault(told))
+
 
 @dataclass(slots=True)
 class _Attended:
-    """A running turn, the renderer of its events and where they go. `logged` is how many of them the store has."""
+    """A running turn, the renderer of its events and where they go."""
 
     edge: Edge
     request: TurnRequest
     stream: TurnStream
     renderer: ResponsesStream
     run: LiveRun
-    logged: int = 0
+    writer: RunWriter
+    told_end: bool = False
 
     async def run_to_its_end(self, first: TurnEvent) -> None:
-        event = first
+        async with self.writer.beside():
+            last = await self._read(first)
+        if isinstance(last, Failed):
+            await self._failed(last)
+        elif await self.writer.flush():
+            self.stream.accept()
+
+    async def give_up(self, error: Exception) -> None:
+        """The server failed on this run: have its turn stop, and say so where nobody was told another end. Raises
+        nothing."""
+        self.stream.close()
+        fault = _fault(wire_error(error))
+        if not self.told_end:
+            facts = ResponseFacts.from_echo(self.request.echo)
+            end = ending(render_response(facts, status="failed", fault=fault), len(self.run.events))
+            self.run.add(() if end is None else (end.data,))
+        await _end(self.edge, self.request, cancelled=False, fault=fault)
+
+    async def _read(self, event: TurnEvent) -> Finished | Failed:
+        """Tell the turn's events as they come. Returns the last."""
         while True:
             match event:
                 case Finished():
-                    self.run.add(self.renderer.event(event))
-                    if await self._flush():
-                        self.stream.accept()
-                    return
+                    self.run.add(self.renderer.event(Finished(_without_excerpts(event.outcome))))
+                    self.told_end = True
+                    return event
                 case Failed():
-                    await self._failed(event)
-                    return
+                    self._tell_failed(event)
+                    self.told_end = True
+                    return event
                 case Started():
-                    await self._tell_progress()
+                    self.writer.started()
                     self.run.add(self.renderer.event(event))
                 case Loading() | Validated():
                     pass
                 case _:
                     self.run.add(self.renderer.event(event))
-            if len(self.run.events) - self.logged >= FLUSH_EVENTS:
-                await self._flush()
+            self.writer.due()
             event = await anext(self.stream)
 
-    async def _failed(self, failed: Failed) -> None:
+    def _tell_failed(self, failed: Failed) -> None:
         if is_bug(failed.error):
             log_unexpected(failed.error, self.request.request_id)
+        if isinstance(failed.error, TurnCancelled):
+            self.run.add(self.renderer.cancelled(failed.usage))
+        else:
+            self.run.add(self.renderer.failure(replace(wire_error(failed.error), spent=failed.usage)))
+
+    async def _failed(self, failed: Failed) -> None:
         cancelled = isinstance(failed.error, TurnCancelled)
-        told = replace(wire_error(failed.error), spent=failed.usage)
-        self.run.add(self.renderer.cancelled(failed.usage) if cancelled else self.renderer.failure(told))
-        try:
-            fault = None if cancelled else msgspec.json.encode(_fault(told))
-            await self.edge.runs.end(self.request.response_id, self.request.tenant, cancelled=cancelled, error=fault)
-        except Overloaded as unavailable:
-            _log.warning("the end of a run was not stored", error=unavailable.message)
-        await self._flush()
+        fault = None if cancelled else _fault(wire_error(failed.error))
+        await _end(self.edge, self.request, cancelled=cancelled, fault=fault)
+        await self.writer.flush()
 
-    async def _tell_progress(self) -> None:
-        try:
-            await self.edge.runs.progress(self.request.response_id, self.request.tenant)
-        except Overloaded as unavailable:
-            _log.warning("the progress of a run was not stored", error=unavailable.message)
 
-    async def _flush(self) -> bool:
-        """Log what is not logged yet. False if the store did not take it; it is tried again with the next."""
-        events = self.run.events[self.logged :]
-        try:
-            await self.edge.runs.append(self.request.response_id, self.request.tenant, events)
-        except Overloaded as unavailable:
-            _log.warning("events of a run were not stored", error=unavailable.message)
-            return False
-        self.logged += len(events)
-        return True
+async def _end(edge: Edge, request: TurnRequest, *, cancelled: bool, fault: ResponseFault | None) -> None:
+    """End a run without an outcome. What the store does not take now, the archive tries again. Raises nothing."""
+    error = None if fault is None else msgspec.json.encode(fault)
+    try:
+        await edge.runs.end(request.response_id, request.tenant, cancelled=cancelled, error=error)
+    except Overloaded as unavailable:
+        _log.warning("the end of a run was not stored; it is tried again", error=unavailable.message)
+    except Exception as bug:
+        log_unexpected(bug, request.request_id)
+
+
+def _without_excerpts(outcome: Outcome) -> Outcome:
+    """Where the prompt left another turn's, but not what that said: the log is kept, and that turn may be deleted."""
+    divergence = outcome.cache.divergence
+    if divergence is None:
+        return outcome
+    divergence = structs.replace(divergence, before="", now="")
+    return structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=divergence))
 
 
 def _fault(told: WireError) -> ResponseFault:

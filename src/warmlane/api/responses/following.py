@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from warmlane.api import sse
 from warmlane.api.body import ClientGone
 from warmlane.api.headers import Headers
+from warmlane.api.responses.replay import event_type
 from warmlane.api.settings import Edge
 from warmlane.turns.runs import LoggedEvent
-
-
-class _Typed(msgspec.Struct):
-    type: str
 
 
 class EventsResponse(Response):
@@ -74,5 +70,4 @@ class EventsResponse(Response):
 
 
 def _frame(data: bytes) -> bytes:
-    kind = msgspec.json.decode(data, type=_Typed).type
-    return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+    return b"event: " + event_type(data).encode() + b"\ndata: " + data + b"\n\n"

@@ -164,6 +164,7 @@ def _diagnostics(cache: CacheFacts) -> CacheDiagnostics:
         kind: Literal["cache_hit", "unavailable", "comparison_response_not_found"]
         kind = "comparison_response_not_found" if divergence else "cache_hit" if warm else "unavailable"
         return CacheDiagnostics(kind, facts.session_cache, facts.cached_tokens, facts.cache_miss_reason)
+    shown = bool(divergence.before or divergence.now)
     return CacheDiagnostics(
         "cache_miss",
         facts.session_cache,
@@ -172,6 +173,6 @@ def _diagnostics(cache: CacheFacts) -> CacheDiagnostics:
         reason="model_changed" if divergence.cause is DivergenceCause.MODEL_CHANGED else "input_changed",
         cache_missed_tokens=divergence.missed_tokens,
         comparison_reusable_tokens=divergence.offset,
-        before=divergence.before,
-        now=divergence.now,
+        before=divergence.before if shown else UNSET,
+        now=divergence.now if shown else UNSET,
     )

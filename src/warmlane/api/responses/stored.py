@@ -14,12 +14,12 @@ from warmlane.api import jsonio
 from warmlane.api.body import read_request
 from warmlane.api.guard import caller_of
 from warmlane.api.headers import warning_headers
-from warmlane.api.responses import wire
 from warmlane.api.responses.background import BackgroundRuns
 from warmlane.api.responses.completion import Completion, may_cut
 from warmlane.api.responses.following import EventsResponse
 from warmlane.api.responses.items import input_items, page
-from warmlane.api.responses.render import ResponseFacts, render_outcome, render_response
+from warmlane.api.responses.render import ResponseFacts
+from warmlane.api.responses.replay import archived_response
 from warmlane.api.responses.turns import Preparer
 from warmlane.api.settings import Edge
 from warmlane.errors import InvalidRequest
@@ -58,7 +58,7 @@ class _Stored:
         archived = await self._found(request)
         ignored = warning_headers([name for name in ("include", "include[]") if name in request.query_params])
         if request.query_params.get("stream", "").lower() != "true":
-            response = _json(_rendered(archived))
+            response = _json(archived_response(archived))
             response.raw_headers.extend(ignored)
             return response
         if not ResponseFacts.from_echo(archived.echo).background:
@@ -71,7 +71,7 @@ class _Stored:
         if not ResponseFacts.from_echo(archived.echo).background:
             raise InvalidRequest("Only a background response can be cancelled.", param="response_id")
         await self._runs.cancel(*_whose(request))
-        return _json(_rendered(await self._found(request)))
+        return _json(archived_response(await self._found(request)))
 
     async def delete(self, request: Request) -> Response:
         await self._archive.delete(*_whose(request))
@@ -86,14 +86,6 @@ class _Stored:
 
     async def _found(self, request: Request) -> Archived:
         return await self._archive.retrieve(*_whose(request))
-
-
-def _rendered(archived: Archived) -> wire.Response:
-    facts = ResponseFacts.from_echo(archived.echo)
-    if archived.outcome is not None:
-        return render_outcome(facts, archived.outcome, completed_at=int(archived.completed_at))
-    fault = None if archived.error is None else msgspec.json.decode(archived.error, type=wire.ResponseFault)
-    return render_response(facts, status=msgspec.convert(archived.status, wire.ResponseStatus), fault=fault)
 
 
 def _starting_after(value: str | None) -> int:
