@@ -35,7 +35,7 @@ class Barrier:
 
 
 class HoldingStore:
-    """A store whose saves wait at `saving`, or fail with `failure`."""
+    """A store whose saves wait at `saving`. Saves and erasures fail with `failure`."""
 
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
@@ -69,6 +69,8 @@ class HoldingStore:
         return await self._store.prune(now=now, max_bytes=max_bytes)
 
     async def erase(self, tenant: str) -> Erased:
+        if self.failure is not None:
+            raise self.failure
         return await self._store.erase(tenant)
 
     async def close(self) -> None:
@@ -76,12 +78,13 @@ class HoldingStore:
 
 
 class HoldingEngine:
-    """A simulated engine whose releases wait at `releasing`. As with a worker, a question once asked is answered even
-    if nobody waits for the answer any more."""
+    """A simulated engine whose releases wait at `releasing`, and which forgets nothing while it has `failure`. As with
+    a worker, a question once asked is answered even if nobody waits for the answer any more."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self._engine = engine
         self.releasing = Barrier()
+        self.failure: Exception | None = None
 
     @classmethod
     async def start(cls, config: EngineConfig) -> HoldingEngine:
@@ -124,6 +127,8 @@ class HoldingEngine:
         return await asyncio.shield(self._engine.truncate(owner, length))
 
     async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+        if self.failure is not None:
+            raise self.failure
         await asyncio.shield(self._engine.forget(domain, reply, at=at, keep=keep))
 
     async def reset(self) -> None:

@@ -247,13 +247,11 @@ class SessionRegistry:
         self._evict_all([])
 
     def sweep(self) -> None:
-        """Drop what has expired and, on the paged lane, start a retry of each owed disposal. To be called now and
-        then."""
+        """Drop what has expired and, on the paged lane, start a retry of each owed disposal. Call it now and then."""
         self._discharge_stale()
-        now = self._clock.now()
         owed_before = self._disposals.owed
         for entry in self._pool:
-            if now > entry.expires_at:
+            if self._clock.now() > entry.expires_at:
                 self._evict(entry, MissReason.EXPIRED, [])
         if self.paged and owed_before:
             self._disposals.retry_owed()
@@ -281,6 +279,10 @@ class SessionRegistry:
             for e in entries
             if now <= e.expires_at
         ]
+
+    def domains(self, tenant: str) -> frozenset[bytes]:
+        """The security domains of this tenant's warm sessions."""
+        return frozenset(entry.domain for entry in self._pool.of_tenant(tenant))
 
     def _scoped_key(self, query: LeaseQuery) -> bytes | None:
         """The key this request looks up and adopts under: none beside a previous id, and none for tier 3."""

@@ -57,6 +57,6 @@ class ResponseArchive(Protocol):
         """Delete everything of a tenant: stored rows, warm sessions, cells in every tier of the loaded models. Its
         turns that run are stopped first.
 
-        Raises `StoreUnavailable`; what is left can be asked for again.
+        Raises `StoreUnavailable`, and `Unavailable` if an engine did not forget; what is left can be asked for again.
         """
         ...

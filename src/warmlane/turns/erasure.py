@@ -4,39 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable
 
-from warmlane.errors import EngineError
+from warmlane.errors import EngineError, Unavailable
 from warmlane.host import Binding
 from warmlane.store import Erased, StoredTurn
 from warmlane.turns.parts import SpineParts
 
 log = logging.getLogger(__name__)
-
-MAX_DOMAINS = 10_000
-
-
-class KnownDomains:
-    """The security domains in which tenants were served lately, the least recently used forgotten first."""
-
-    def __init__(self, *, limit: int = MAX_DOMAINS) -> None:
-        self._domains: OrderedDict[tuple[str, bytes], None] = OrderedDict()
-        self._limit = limit
-
-    def note(self, tenant: str, domain: bytes) -> bytes:
-        self._domains[tenant, domain] = None
-        self._domains.move_to_end((tenant, domain))
-        if len(self._domains) > self._limit:
-            self._domains.popitem(last=False)
-        return domain
-
-    def take(self, tenant: str) -> frozenset[bytes]:
-        """This tenant's domains, which are forgotten."""
-        mine = [key for key in self._domains if key[0] == tenant]
-        for key in mine:
-            del self._domains[key]
-        return frozenset(domain for _, domain in mine)
 
 
 def drop_warm(parts: SpineParts, response_ids: Iterable[str], tenant: str | None) -> bool:
@@ -68,28 +43,38 @@ async def forget_turn(parts: SpineParts, row: StoredTurn, before: StoredTurn | N
                 log.warning("the engine of %s did not forget a response: %s", binding.name, error)
 
 
-async def erase_tenant(parts: SpineParts, tenant: str, domains: frozenset[bytes]) -> Erased:
+async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
     """Delete everything of a tenant: rows, warm sessions, KV in every tier of the models that are loaded, and what is
-    remembered of its turns. `domains` are those it was served in, besides those its rows know.
+    remembered of its turns.
 
-    Its running turns must have been told to stop. Raises `StoreUnavailable`; what is left can be asked for again.
+    Its running turns must have been told to stop. Raises `StoreUnavailable`, and `Unavailable` if an engine did not
+    forget; what is left can be asked for again.
     """
+    warm = [domain for binding in parts.host.bindings() for domain in binding.registry.domains(tenant)]
+    parts.domains.owe(tenant, [*warm, parts.secrets.domain(tenant, None)])
     erased = await parts.store.erase(tenant)
-    domains |= erased.domains | {parts.secrets.domain(tenant, None)}
-    warm = [card.id for card in parts.host.sessions(tenant)]
-    drop_warm(parts, [*erased.response_ids, *warm], tenant)
+    # The rows that named these are gone: nobody else could name them to whoever asks again.
+    domains = parts.domains.owe(tenant, erased.domains)
+    drop_warm(parts, [*erased.response_ids, *(card.id for card in parts.host.sessions(tenant))], tenant)
     for domain in domains:
         parts.ledger.forget(domain)
         parts.traces.forget_domain(domain)
-    await asyncio.gather(*(_forget(binding, domains) for binding in parts.host.bindings()))
+    forgot = await asyncio.gather(*(_forget(binding, domains) for binding in parts.host.bindings()))
+    if not all(forgot):
+        raise Unavailable("Not everything was deleted: an engine is not ready. Ask again.", retry_after_s=5)
+    parts.domains.paid(tenant, domains)
     return erased
 
 
-async def _forget(binding: Binding, domains: Iterable[bytes]) -> None:
+async def _forget(binding: Binding, domains: Iterable[bytes]) -> bool:
+    """Whether the engine forgot all of them. One that is down has lost what was in memory, but not its files."""
     await binding.registry.flush_disposals()
+    engine = binding.engine
+    generation = engine.generation if engine.ready else None
     try:
         for domain in domains:
-            await binding.engine.forget(domain)
+            await engine.forget(domain)
     except EngineError as error:
-        # A worker that is gone took what was in memory along; its files are read by the next, and asked for again.
         log.warning("the engine of %s did not forget a tenant: %s", binding.name, error)
+        return False
+    return engine.ready and engine.generation == generation

@@ -15,6 +15,7 @@ from warmlane.observe import Metrics
 from warmlane.prompts import SampledLedger
 from warmlane.sessions import Permit, Secrets
 from warmlane.store import ResponseStore
+from warmlane.turns.domains import KnownDomains
 from warmlane.turns.prompting import Prompter
 from warmlane.turns.suspects import Suspects
 from warmlane.turns.traces import TraceLog
@@ -33,6 +34,7 @@ class SpineParts:
     unix_now: Callable[[], float] = time.time
     ledger: SampledLedger = field(default_factory=SampledLedger)
     traces: TraceLog = field(default_factory=TraceLog)
+    domains: KnownDomains = field(default_factory=KnownDomains)
     metrics: Metrics = field(default_factory=Metrics)
     chat_template: str | None = None
     output_format: str | None = None

@@ -14,7 +14,7 @@ from warmlane.errors import EngineFault, ResponseNotFound, Unavailable
 from warmlane.turns.archive import Archived, Erasure
 from warmlane.turns.asked import read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
-from warmlane.turns.erasure import KnownDomains, drop_warm, erase_tenant, forget_turn
+from warmlane.turns.erasure import drop_warm, erase_tenant, forget_turn
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
@@ -36,10 +36,9 @@ class Spine:
     def __init__(self, parts: SpineParts) -> None:
         self._parts = parts
         self._running: dict[tuple[str, str], _Running] = {}
-        self._domains = KnownDomains()
 
     def domain(self, tenant: str, salt: str | None) -> bytes:
-        return self._domains.note(tenant, self._parts.secrets.domain(tenant, salt))
+        return self._parts.secrets.domain(tenant, salt)
 
     def reserve(self, model: str, tenant: str) -> ModelPermit:
         return ModelPermit(self._parts, model, tenant)
@@ -116,7 +115,7 @@ class Spine:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 for _, running in mine:
                     await running.ended.wait()
-        erased = await erase_tenant(self._parts, tenant, self._domains.take(tenant))
+        erased = await erase_tenant(self._parts, tenant)
         return Erasure(len(erased.response_ids), len(erased.conversation_ids))
 
     async def tidy(self, *, max_bytes: int | None = None) -> int:

@@ -269,6 +269,7 @@ class Turn:
         reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
         self._reply = reply
         messages = messages_of(prompter, request, prepared.asked.history.messages)
+        self._parts.domains.note(request.tenant, request.domain)
         events = lease.session.generate(
             prompt.ids,
             sampling=request.sampling,

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from support.holding import HoldingEngine, HoldingStore
 from support.spine import Rig, read, rig
 from warmlane.conversation.events import Failed
 from warmlane.conversation.turn import Dialect
-from warmlane.errors import PreviousResponseNotFound, ResponseNotFound
-from warmlane.sessions import Secrets
+from warmlane.errors import EngineDied, PreviousResponseNotFound, ResponseNotFound, StoreUnavailable, Unavailable
+from warmlane.store import ResponseStore
 from warmlane.turns.archive import Erasure
-from warmlane.turns.erasure import KnownDomains
 
 SECRET = "what only one tenant said " * 10 + "EMIT:yes"
 
@@ -103,12 +103,34 @@ async def test_what_is_pruned_is_not_warm_any_more(made: Rig) -> None:
     assert await cached(made, SECRET) < len(SECRET) / 2
 
 
-def test_the_domains_of_a_tenant_are_known_within_a_bound() -> None:
-    known, secrets = KnownDomains(limit=3), Secrets.in_memory()
-    domains = [known.note("ann", secrets.domain("ann", f"salt {n}")) for n in range(4)]
-    known.note("ann", domains[3])
-    known.note("bob", secrets.domain("bob", None))
+async def test_an_erasure_the_store_refused_is_asked_for_again() -> None:
+    stores: list[HoldingStore] = []
 
-    assert known.take("ann") == {domains[2], domains[3]}
-    assert known.take("ann") == frozenset()
-    assert len(known.take("bob")) == 1
+    def wrapped(store: ResponseStore) -> ResponseStore:
+        stores.append(HoldingStore(store))
+        return stores[0]
+
+    async with rig(wrap_store=wrapped) as r:
+        salted = {"tenant": "ann", "domain": r.spine.domain("ann", "pepper")}
+        await cached(r, SECRET, **salted)
+        stores[0].failure = StoreUnavailable("The response store is away.")
+        with pytest.raises(StoreUnavailable):
+            await r.spine.erase("ann")
+        stores[0].failure = None
+        await r.spine.erase("ann")
+        assert await cached(r, SECRET, **salted) == 0
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_an_erasure_an_engine_did_not_follow_is_not_called_done(store: bool) -> None:
+    async with rig(start_engine=HoldingEngine.start) as r:
+        salted = {"tenant": "ann", "domain": r.spine.domain("ann", "pepper"), "store": store}
+        await r.finished(r.ask(SECRET, dialect=Dialect.MESSAGES, **salted))
+        engine = r.binding.engine
+        assert isinstance(engine, HoldingEngine)
+        engine.failure = EngineDied("The worker ended.")
+        with pytest.raises(Unavailable):
+            await r.spine.erase("ann")
+        engine.failure = None
+        await r.spine.erase("ann")
+        assert await cached(r, SECRET, tenant="ann", domain=salted["domain"]) == 0
