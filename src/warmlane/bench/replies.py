@@ -26,8 +26,8 @@ class ToolUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A streamed answer. Times are in seconds since the request was sent: `ttft_s` of the first piece of text, thoughts
-    and tool calls included, or of the end where the first token was it; `piece_times_s` of every piece; `total_s` of the
-    end.
+    and tool calls included, or of the end where the first token was it; `piece_times_s` of every piece; `total_s` of
+    the end.
 
     `output_tokens` and `prompt_tokens` are the server's count; `cached_tokens` are those of the prompt it reused.
     `miss_reason` is why it reused less than it could, where it says so.
