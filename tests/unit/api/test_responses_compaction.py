@@ -149,6 +149,16 @@ async def test_a_dialogue_that_fills_the_window_can_still_be_compacted() -> None
     assert got.headers["x-warmlane-warnings"].startswith("input (its ")
 
 
+async def test_what_is_no_call_id_names_no_call() -> None:
+    turns = CountedByItems()
+    host = FakeHost(cards=[ModelCard(MODEL, 0, 1000)])
+    dialogue = [{"role": "user", "content": f"message {n:03}", "call_id": [n]} for n in range(30)]
+    async with edge_client(turns, host=host) as client:
+        await post(client, PATH, input=dialogue)
+        await post(client, "/v1/responses", input=dialogue, truncation="auto")
+    assert len(turns.last.input) <= 8
+
+
 async def test_a_trigger_makes_the_compaction_the_response() -> None:
     turns = FakeTurns(text_turn("They ", "look.", stop_reason=StopReason.LENGTH))
     body = {

@@ -43,6 +43,11 @@ def _without_oldest(items: list[JsonObject], droppable: list[int], *, share: flo
         excess -= sizes[index]
         if excess <= 0:
             break
-    calls = {items[index].get("call_id") for index in dropped} - {None}
+    calls = {_call_id(items[index]) for index in dropped} - {None}
     kept = [item for index, item in enumerate(items) if index not in dropped]
-    return [item for item in kept if item.get("type") not in _RESULTS or item.get("call_id") not in calls]
+    return [item for item in kept if item.get("type") not in _RESULTS or _call_id(item) not in calls]
+
+
+def _call_id(item: JsonObject) -> str | None:
+    call_id = item.get("call_id")
+    return call_id if isinstance(call_id, str) else None
