@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from support.edge import JSON, Connection, edge_app, edge_client
 from support.fake_turns import MODEL, FakeTurns
-from warmlane.api.jsonio import decode_object, encode
+from warmlane.api.jsonio import MAX_NESTING, decode_object, encode
 from warmlane.api.settings import EdgeSettings
 from warmlane.errors import InvalidRequest
 
@@ -221,6 +221,31 @@ def test_half_a_surrogate_pair_is_mended() -> None:
 
 def test_of_a_repeated_key_the_last_value_counts() -> None:
     assert decode_object(b'{"a": 1, "a": 2}') == {"a": 2}
+
+
+def nested(levels: int) -> bytes:
+    """An object of so many levels, and much beside it."""
+    inner = levels - 1
+    return b'{"wide": [' + b"{}," * 1000 + b'[]], "deep": ' + b"[" * inner + b"]" * inner + b"}"
+
+
+def test_nesting_has_a_limit() -> None:
+    assert "deep" in decode_object(nested(MAX_NESTING))
+    for levels in (MAX_NESTING + 1, 940, 960, 100_000):
+        with pytest.raises(InvalidRequest, match="nested too deeply; at most 200 levels"):
+            decode_object(nested(levels))
+
+
+@pytest.mark.parametrize("levels", [180, 945, 955, 965])
+async def test_deep_arguments_and_skipped_tools_make_no_500(levels: int) -> None:
+    deep = '{"a":' * levels + "0" + "}" * levels
+    call = f'{{"id": "c", "type": "function", "function": {{"name": "f", "arguments": {deep}}}}}'
+    said = f'"messages": [{{"role": "assistant", "tool_calls": [{call}]}}, {{"role": "user", "content": "x"}}]'
+    skipped = f'"input": "hi", "tools": [{{"type": "web_search", "filters": {deep}}}]'
+    async with edge_client(FakeTurns()) as client:
+        for path, fields in ((PATHS[2], said), (PATHS[0], skipped), (PATHS[0], skipped + ', "stream": true')):
+            got = await client.post(path, content=f'{{"model": "{MODEL}", {fields}}}', headers=JSON)
+            assert got.status_code == (200 if levels < MAX_NESTING else 400), got.text
 
 
 def test_json_is_not_guessed_at() -> None:

@@ -217,11 +217,11 @@ async def test_a_block_that_cannot_be_said_is_named(role: str, block: object, pa
 
 async def test_blocks_nested_without_end_are_refused() -> None:
     block: dict[str, Any] = dict(TEXT)
-    for _ in range(400):
+    for _ in range(90):
         block = result("t", content=[block])
     assert "messages[0]" in await refused(messages=[{"role": "user", "content": [block]}])
     value: dict[str, Any] = {}
-    for _ in range(400):
+    for _ in range(150):
         value = {"a": value}
     used = {"type": "tool_use", "id": "t", "name": "f", "input": value}
     said = [*HI, {"role": "assistant", "content": [used]}, {"role": "user", "content": [result("t")]}]
