@@ -14,7 +14,9 @@ from support.edge import check_responses, edge_client, sse_events
 from support.fake_turns import MODEL, FakeArchive, FakeHost, FakeTurns, outcome, text_turn
 from warmlane.api.responses.compaction import INSTRUCTION, SUMMARY_MAX_TOKENS
 from warmlane.api.responses.input import SUMMARY_OPENING
+from warmlane.api.responses.references import MAX_NAMED
 from warmlane.api.responses.render import ResponseFacts
+from warmlane.api.settings import EdgeSettings
 from warmlane.conversation.messages import Message, Reasoning, Role, Sampled, Text, ToolCall, ToolResult
 from warmlane.conversation.tools import Thinking, ToolMode
 from warmlane.conversation.turn import StopReason, TurnRequest
@@ -223,4 +225,30 @@ async def test_a_name_of_nothing_is_refused(stored: tuple[httpx.AsyncClient, Fak
     items = [{"role": "user", "content": "hi"}, {"type": "item_reference", "id": name}]
     got = await client.post("/v1/responses", json={"model": MODEL, "input": items})
     assert (got.status_code, got.json()["error"]["param"]) == (400, "input[1].id")
+    assert turns.open_permits == 0
+
+
+def references(*names: str) -> list[dict[str, str]]:
+    return [{"type": "item_reference", "id": name} for name in names]
+
+
+async def test_what_is_named_counts_as_often_as_it_is_named() -> None:
+    said = Message(Role.USER, (Text("x" * 10_000),))
+    archive = FakeArchive(rows={("", FACTS.id): Archived(FACTS.id, FACTS.echo(), None, 1.0, ())}, said=(said,))
+    turns = FakeTurns()
+    async with edge_client(turns, archive=archive, settings=EdgeSettings(max_body_bytes=100_000)) as client:
+        name = f"msg_{DIGITS}in0000"
+        await post(client, "/v1/responses", input=references(*[name] * 9))
+        assert turns.last.input == (said,) * 9
+        got = await client.post("/v1/responses", json={"model": MODEL, "input": references(*[name] * 10)})
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
+    assert "'input'" in got.json()["error"]["message"]
+    assert turns.open_permits == 0
+
+
+async def test_too_many_names_are_refused(stored: tuple[httpx.AsyncClient, FakeTurns]) -> None:
+    client, turns = stored
+    items = references(*(f"msg_{DIGITS}in{n:04x}" for n in range(MAX_NAMED + 1)))
+    got = await client.post("/v1/responses", json={"model": MODEL, "input": items})
+    assert (got.status_code, got.json()["error"]["param"]) == (400, "input")
     assert turns.open_permits == 0

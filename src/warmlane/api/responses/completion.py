@@ -30,7 +30,7 @@ class Completion:
         self._cuts = cuts
 
     async def __call__(self, body: JsonObject, caller: Caller) -> tuple[JsonObject, tuple[str, ...]]:
-        """Raises `InvalidRequest` and `Unavailable`."""
+        """Raises `InvalidRequest`, `HttpRefusal` and `Unavailable`."""
         items = as_items(body.get("input"))
         if not isinstance(items, list):
             return body, ()
@@ -38,7 +38,8 @@ class Completion:
             salt = body.get("cache_salt")
             domain = self._edge.turns.domain(caller.tenant, salt if isinstance(salt, str) else None)
             seals = Seals(self._edge.turns, domain)
-            items = await resolved(items, self._edge.archive, caller.tenant, seals)
+            limit = self._edge.settings.max_body_bytes
+            items = await resolved(items, self._edge.archive, caller.tenant, seals, max_bytes=limit)
             body = {**body, "input": items}
         if self._cuts(body) and all(isinstance(item, dict) for item in items):
             return await self._cut(body, cast(list[JsonObject], items), caller)
