@@ -18,6 +18,7 @@ from warmlane.turns.service import TurnService
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 MIB = 1024 * 1024
+MAX_BODY_BYTES = 10 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class EdgeSettings:
     """
 
     keys: KeyRing = field(default_factory=KeyRing)
-    max_body_bytes: int = 10 * MIB
+    max_body_bytes: int = MAX_BODY_BYTES
     keep_alive_s: float = 10.0
     drain_timeout_s: float = 30.0
     allowed_hosts: frozenset[str] | None = LOOPBACK_HOSTS

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import structlog
 import uvicorn
 
+from warmlane.api.settings import MAX_BODY_BYTES
 from warmlane.cli.parts import Build, ServerParts
 from warmlane.config import Settings
 from warmlane.errors import ConfigError
@@ -163,6 +164,7 @@ class _Process:
             log_config=None,
             access_log=False,
             server_header=False,
+            ws_max_size=MAX_BODY_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=FLUSH_S,
         )

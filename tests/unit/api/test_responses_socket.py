@@ -226,6 +226,36 @@ async def test_too_many_messages_at_once_close_the_socket() -> None:
     turns.tasks[0].cancel()
 
 
+async def test_too_many_bytes_at_once_close_the_socket_and_a_client_that_leaves_then_is_noticed() -> None:
+    never = asyncio.Event()
+    turns = FakeTurns([Validated(), never.wait])
+    socket = Socket(edge_app(turns, settings=EdgeSettings(max_body_bytes=1000)))
+    socket.create()
+    await settle()
+    socket.create(input="x" * 700)
+    socket.create(input="x" * 700)
+    socket.create()
+    await settle()
+    assert not turns.streams[0].closed
+    socket.leave()
+    await socket.task
+    assert turns.streams[0].closed
+    assert len(turns.requests) == 1
+    turns.tasks[0].cancel()
+
+
+async def test_messages_that_are_too_large_together_close_the_socket_after_its_turn() -> None:
+    gate = asyncio.Event()
+    turns = FakeTurns([Validated(), gate.wait, *text_turn("x")[1:]])
+    socket = Socket(edge_app(turns, settings=EdgeSettings(max_body_bytes=1000)))
+    for text in ("hi", "x" * 700, "x" * 700):
+        socket.create(input=text)
+        await settle()
+    gate.set()
+    await socket.task
+    assert (socket.closed, len(turns.requests)) == (1008, 1)
+
+
 async def test_an_idle_socket_is_closed_at_shutdown_and_a_busy_one_after_its_turn() -> None:
     host, gate = FakeHost(), asyncio.Event()
     turns = FakeTurns([Validated(), gate.wait, *text_turn("x")[1:]])
@@ -398,6 +428,20 @@ async def test_a_warm_up_is_answered_at_once_and_continued() -> None:
         again = id_of(await socket.ask(store=False, generate=False, input=[]))
         await socket.ask(store=False, previous_response_id=again, input="two")
         assert [message.text for message in turns.last.input] == ["two"]
+
+
+async def test_warm_ups_that_follow_each_other_are_bounded_together() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns, settings=EdgeSettings(max_body_bytes=1000))) as socket:
+        warm_up = {"store": False, "generate": False, "input": [{"role": "user", "content": "x" * 400}]}
+        first = id_of(await socket.ask(**warm_up))
+        second = id_of(await socket.ask(**warm_up, previous_response_id=first))
+        events = await socket.ask(**warm_up, previous_response_id=second)
+        error = error_of(events)
+        assert (events[0]["status"], error["code"]) == (413, "request_too_large")
+        assert "'input'" in error["message"]
+        id_of(await socket.ask(store=False, previous_response_id=first))
+    assert [len(message.text) for message in turns.last.input] == [400, 2]
 
 
 def test_the_makers_of_responses_are_forgotten_in_the_end() -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from warmlane.api import jsonio
+from warmlane.api.errors import HttpRefusal
 from warmlane.api.jsonio import JsonObject
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import Outcome, TurnRequest
@@ -60,10 +62,11 @@ class _Prepared:
 
 
 class Unstored:
-    """The unstored responses of one connection."""
+    """The unstored responses of one connection. `max_bytes` is how much JSON may be prepared for one turn."""
 
-    def __init__(self, owners: Owners) -> None:
+    def __init__(self, owners: Owners, *, max_bytes: int) -> None:
         self._owners = owners
+        self._max_bytes = max_bytes
         self._connection = owners.connect()
         self._kept: OrderedDict[str, _Dialogue | _Prepared] = OrderedDict()
 
@@ -73,11 +76,18 @@ class Unstored:
             raise PreviousResponseNotFound(previous)
 
     def completed(self, body: JsonObject, items: Sequence[object]) -> JsonObject:
-        """The body, with what it continues in it if that was only prepared for."""
+        """The body, with what it continues in it if that was only prepared for. Raises `HttpRefusal` if that is too
+        much."""
         kept = self._kept.get(str(body.get("previous_response_id")))
         if not isinstance(kept, _Prepared):
             return body
-        return {**body, "input": [*kept.items, *items], "previous_response_id": kept.previous}
+        whole = [*kept.items, *items]
+        if len(jsonio.encode(whole)) > self._max_bytes:
+            message = (
+                f"'input': with what was prepared in front of it, it is over the limit of {self._max_bytes} bytes."
+            )
+            raise HttpRefusal(413, message, code="request_too_large")
+        return {**body, "input": whole, "previous_response_id": kept.previous}
 
     def cold(self, request: TurnRequest) -> TurnRequest | None:
         """The same turn without its previous response, whose messages it brings along; None if they are not here."""

@@ -33,7 +33,8 @@ from warmlane.turns.service import TurnPermit
 from warmlane.turns.stream import TurnStream
 
 MAX_PENDING = 16
-"""Messages that may wait while a turn runs; one more, and the connection is closed."""
+"""Messages that may wait while a turn runs; one more, and the connection is closed. Together they may be as large as
+a body; one alone is refused for its size when its turn comes."""
 
 GOING_AWAY = 1001
 TOO_MUCH = 1008
@@ -77,7 +78,8 @@ class ResponsesSocket:
         self._owners = Owners()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = _Connection(self._edge, self._preparer, self._complete, Unstored(self._owners), scope, send)
+        unstored = Unstored(self._owners, max_bytes=self._edge.settings.max_body_bytes)
+        connection = _Connection(self._edge, self._preparer, self._complete, unstored, scope, send)
         await connection.run(receive)
 
 
@@ -134,14 +136,23 @@ class _Connection:
             await asyncio.gather(reader, return_exceptions=True)
 
     async def _read(self, receive: Receive) -> None:
+        flooded = False
         while (message := await receive())["type"] == "websocket.receive":
+            if flooded:
+                continue
             text = message.get("text")
             self._inbox.append(message.get("bytes") or b"" if text is None else text.encode("utf-8", "replace"))
             self._changed.set()
-            if len(self._inbox) > MAX_PENDING:
+            if self._is_flooded():
+                flooded = True
+                self._inbox.clear()
                 self._close(TOO_MUCH)
-                return
         self._leave()
+
+    def _is_flooded(self) -> bool:
+        waiting = sum(map(len, self._inbox))
+        too_large = len(self._inbox) > 1 and waiting > self._edge.settings.max_body_bytes
+        return too_large or len(self._inbox) > MAX_PENDING
 
     async def _next(self) -> bytes | None:
         """The next message; None once the client has gone, or the connection is to be closed."""
