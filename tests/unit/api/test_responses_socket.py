@@ -330,6 +330,12 @@ class Warm(FakeTurns):
         self.warm |= set() if lost else {request.response_id}
         return super().start(request, permit)
 
+    async def count_tokens(self, request: TurnRequest) -> int:
+        if request.previous_response_id is not None and request.previous_response_id not in self.warm:
+            raise PreviousResponseNotFound(request.previous_response_id)
+        await super().count_tokens(request)
+        return 1000 * len(request.input)
+
 
 def id_of(events: list[dict[str, Any]]) -> str:
     assert events[-1]["type"] == "response.completed", events[-1]
@@ -348,6 +354,19 @@ async def test_an_unstored_response_is_continued_warm_and_cold_alike() -> None:
     assert turns.last.previous_response_id is None
     assert [message.text for message in turns.last.input] == ["one", "said", "two", "said", "three"]
     assert turns.open_permits == 0
+
+
+async def test_a_cold_continuation_is_cut_to_fit_too() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False, input="one"))
+        turns.warm.clear()
+        items = [{"role": "user", "content": f"item {n}"} for n in range(3)]
+        events = await socket.ask(store=False, truncation="auto", input=items, previous_response_id=first)
+        assert events[0]["warnings"] == ["input (its 2 oldest items)"]
+        assert [message.text for message in turns.last.input] == ["one", "said", "item 2"]
+        error = error_of(await socket.ask(truncation="auto", input=items, previous_response_id="resp_gone"))
+    assert error["code"] == "previous_response_not_found"
 
 
 async def test_a_stored_response_is_not_kept_here() -> None:

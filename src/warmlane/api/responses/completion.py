@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from warmlane.api.exchange import Prepare
@@ -13,21 +13,26 @@ from warmlane.api.responses.references import has_references, resolved
 from warmlane.api.responses.request import as_items
 from warmlane.api.responses.sealed import Seals
 from warmlane.api.settings import Edge
+from warmlane.conversation.turn import TurnRequest
 
 ROOM_FOR_OUTPUT = 0.125
 """The share of the window that is kept free for the reply where an input is cut."""
 
 Asks = Callable[[JsonObject], bool]
 
+Count = Callable[[TurnRequest], Awaitable[int]]
+"""How many tokens the prompt of a turn has."""
+
 
 class Completion:
     """Implements `exchange.Complete`. `prepare` makes the turn whose prompt has to fit, `cuts` says whether a body may
-    be cut."""
+    be cut. `count` is the spine's own where none is given."""
 
-    def __init__(self, edge: Edge, prepare: Prepare, *, cuts: Asks) -> None:
+    def __init__(self, edge: Edge, prepare: Prepare, *, cuts: Asks, count: Count | None = None) -> None:
         self._edge = edge
         self._prepare = prepare
         self._cuts = cuts
+        self._count = count or edge.turns.count_tokens
 
     async def __call__(self, body: JsonObject, caller: Caller) -> tuple[JsonObject, tuple[str, ...]]:
         """Raises `InvalidRequest`, `HttpRefusal` and `Unavailable`."""
@@ -50,7 +55,7 @@ class Completion:
     ) -> tuple[JsonObject, tuple[str, ...]]:
         async def count(tried: Sequence[JsonObject]) -> int:
             prepared = self._prepare({**body, "input": list(tried)}, caller)
-            return await self._edge.turns.count_tokens(prepared.request)
+            return await self._count(prepared.request)
 
         card = self._edge.host.card(str(body.get("model")))
         if card is None or card.context_window is None:

@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from warmlane.api.exchange import TurnEndpoint
 from warmlane.api.responses.background import BackgroundRuns
-from warmlane.api.responses.completion import Completion, may_cut
+from warmlane.api.responses.completion import Completion
 from warmlane.api.responses.create import CreateEndpoint
 from warmlane.api.responses.socket import ResponsesSocket
 from warmlane.api.responses.stored import stored_routes
@@ -18,10 +18,9 @@ def routes(edge: Edge) -> list[BaseRoute]:
     preparer, runs = Preparer(edge), BackgroundRuns(edge)
     compact = preparer.prepare_compaction
     compact_turn = TurnEndpoint(edge, compact, complete=Completion(edge, compact, cuts=lambda _: True))
-    socket = ResponsesSocket(edge, preparer, Completion(edge, preparer, cuts=may_cut))
     return [
         Route("/v1/responses", CreateEndpoint(edge, preparer, runs), methods=["POST"]),
-        WebSocketRoute("/v1/responses", socket),
+        WebSocketRoute("/v1/responses", ResponsesSocket(edge, preparer)),
         Route("/v1/responses/compact", compact_turn, methods=["POST"]),
         *stored_routes(edge, runs),
     ]

@@ -17,9 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 from warmlane.api import jsonio, sse
 from warmlane.api.body import ClientGone, served
 from warmlane.api.errors import HttpRefusal, is_bug, wire_error
-from warmlane.api.exchange import Complete, PreparedTurn
+from warmlane.api.exchange import PreparedTurn
 from warmlane.api.guard import Caller, caller_of, log_unexpected
 from warmlane.api.jsonio import JsonObject
+from warmlane.api.responses.completion import Completion, may_cut
 from warmlane.api.responses.continuation import Owners, Unstored
 from warmlane.api.responses.event_wire import Created
 from warmlane.api.responses.events import ResponsesStream
@@ -71,15 +72,14 @@ class _Frames:
 class ResponsesSocket:
     """The ASGI app of the route."""
 
-    def __init__(self, edge: Edge, preparer: Preparer, complete: Complete) -> None:
+    def __init__(self, edge: Edge, preparer: Preparer) -> None:
         self._edge = edge
         self._preparer = preparer
-        self._complete = complete
         self._owners = Owners()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         unstored = Unstored(self._owners, max_bytes=self._edge.settings.max_body_bytes)
-        connection = _Connection(self._edge, self._preparer, self._complete, unstored, scope, send)
+        connection = _Connection(self._edge, self._preparer, unstored, scope, send)
         await connection.run(receive)
 
 
@@ -90,14 +90,13 @@ class _Connection:
         self,
         edge: Edge,
         preparer: Preparer,
-        complete: Complete,
         unstored: Unstored,
         scope: Scope,
         send: Send,
     ) -> None:
         self._edge = edge
         self._preparer = preparer
-        self._complete = complete
+        self._complete = Completion(edge, preparer, cuts=may_cut, count=self._count_tokens)
         self._unstored = unstored
         self._scope = scope
         self._raw_send = send
@@ -239,6 +238,16 @@ class _Connection:
         """The first event of the turn."""
         self._stream = self._edge.turns.start(request, permit)
         return await anext(self._stream)
+
+    async def _count_tokens(self, request: TurnRequest) -> int:
+        """As `TurnService.count_tokens`, also where the turn can only start from the messages kept here."""
+        try:
+            return await self._edge.turns.count_tokens(request)
+        except PreviousResponseNotFound:
+            cold = self._unstored.cold(request)
+            if cold is None:
+                raise
+            return await self._edge.turns.count_tokens(cold)
 
     async def _recovered(self, request: TurnRequest, first: TurnEvent) -> TurnEvent:
         """Start again from the messages kept here, where the session of an unstored response is not warm any more."""
