@@ -356,6 +356,19 @@ async def test_an_unstored_response_is_continued_warm_and_cold_alike() -> None:
     assert turns.open_permits == 0
 
 
+async def test_an_unstored_response_may_be_continued_again() -> None:
+    turns = Warm()
+    async with connected(edge_app(turns)) as socket:
+        first = id_of(await socket.ask(store=False, input="one"))
+        for branch in ("two", "three"):
+            events = await socket.ask(store=False, input=branch, previous_response_id=first)
+            assert events[-1]["response"]["previous_response_id"] == first
+        assert [message.text for message in turns.last.input] == ["one", "said", "three"]
+        id_of(await socket.ask(store=True, input="four", previous_response_id=first))
+        id_of(await socket.ask(store=False, input="five", previous_response_id=first))
+    assert [message.text for message in turns.last.input] == ["one", "said", "five"]
+
+
 async def test_a_cold_continuation_is_cut_to_fit_too() -> None:
     turns = Warm()
     async with connected(edge_app(turns)) as socket:

@@ -21,7 +21,7 @@ from warmlane.errors import PreviousResponseNotFound
 
 MAX_OWNED = 4096
 MAX_KEPT = 8
-"""How many branches of a dialogue, or dialogues, one connection can go on with."""
+"""How many responses one connection can go on from, as often as it likes: those it made or went on from last."""
 
 
 class Owners:
@@ -102,7 +102,9 @@ class Unstored:
     def finished(self, request: TurnRequest, outcome: Outcome) -> None:
         """`request` as the client asked it."""
         previous = request.previous_response_id
-        before = self._kept.pop(previous or "", None)
+        before = self._kept.get(previous or "")
+        if before is not None:
+            self._kept.move_to_end(previous or "")
         if request.store:
             return
         said: tuple[Message, ...] | None = ()
