@@ -13,7 +13,7 @@ from openresponses_types.types import ResponseResource
 from support.edge import UNIX_S, check_responses, edge_client, sse_events
 from support.fake_turns import MODEL, FakeTurns, outcome, rich_turn, text_turn
 from warmlane.api.responses.render import ResponseFacts, render_outcome
-from warmlane.conversation.events import Failed, Finished, Started, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, Started, Validated
 from warmlane.conversation.messages import Message, Reasoning, Role, Text
 from warmlane.conversation.turn import Dialect, StopReason, Usage
 from warmlane.errors import EngineFault
@@ -311,6 +311,17 @@ async def test_warnings_are_bounded_and_encoded() -> None:
     *names, count = value.split(", ")
     assert names[0] == "field %C3%A9%2C 000"
     assert int(count.removeprefix("+")) == 200 - len(names)
+
+
+async def test_a_warning_that_is_too_late_for_the_header_is_in_the_last_event() -> None:
+    late = [Loading(), Validated(("the schema's 'not'",))]
+    for end in (text_turn("x")[1:], [Failed(EngineFault("it broke"))]):
+        last = (await stream(FakeTurns([*late, *end])))[-1]
+        assert last["warnings"] == ["the schema's 'not'"]
+    async with edge_client(FakeTurns([*late[1:], *text_turn("x")[1:]])) as client:
+        got = await client.post(PATH, json={"model": MODEL, "input": "hi", "stream": True})
+    assert got.headers["x-warmlane-warnings"] == "the schema's 'not'"
+    assert "warnings" not in sse_events(got.content, named=True)[-1]
 
 
 async def test_a_stream_of_text() -> None:

@@ -12,7 +12,7 @@ from support.background import BODY, PATH, Server
 from support.edge import Connection, check_responses, edge_app, settle, sse_events
 from support.fake_turns import MODEL, Step, rich_turn, text_turn
 from support.manual_clock import ManualClock
-from warmlane.conversation.events import Failed, Started, TextDelta, Validated
+from warmlane.conversation.events import Failed, Loading, Started, TextDelta, Validated
 from warmlane.errors import EngineFault, InvalidRequest, Unavailable
 
 
@@ -82,6 +82,16 @@ async def test_everything_is_told_as_in_the_foreground() -> None:
         event["sequence_number"] = number
     check_responses(events)
     assert events[-1]["response"] == {**await server.get(name), "completed_at": events[-1]["response"]["completed_at"]}
+
+
+async def test_warnings_are_in_the_header_if_known_by_then_and_in_the_last_event() -> None:
+    for first in ([], [Loading()]):
+        server = Server([*first, Validated(("the schema's 'not'",)), *text_turn("x")[1:]])
+        got = await server.client.post(PATH, json={**BODY, "odd_field": 1})
+        told = "odd_field" if first else "odd_field, the schema's 'not'"
+        assert got.headers["x-warmlane-warnings"] == told
+        await server.turns.settle()
+        assert (await server.follow(got.json()["id"]))[-1]["warnings"] == ["the schema's 'not'"]
 
 
 async def test_silence_is_broken_by_comments() -> None:

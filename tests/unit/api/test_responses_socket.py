@@ -21,7 +21,7 @@ from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.responses.continuation import MAX_KEPT, MAX_OWNED, Owners
 from warmlane.api.responses.socket import MAX_PENDING
 from warmlane.api.settings import EdgeSettings
-from warmlane.conversation.events import Failed, Started, Validated
+from warmlane.conversation.events import Failed, Loading, Started, Validated
 from warmlane.conversation.turn import TurnRequest
 from warmlane.errors import ContextOverflow, EngineFault, InvalidRequest, PreviousResponseNotFound, QueueFull
 from warmlane.turns.stream import TurnStream
@@ -94,6 +94,14 @@ async def test_warnings_are_told_in_the_first_event() -> None:
         plain = await socket.ask()
     assert events[0]["warnings"] == ["odd_field", "tools[0] (web_search)", "the schema's 'not'"]
     assert plain[0]["warnings"] == ["the schema's 'not'"]
+    check_responses(events)
+
+
+async def test_warnings_that_come_late_are_told_in_the_last_event() -> None:
+    turns = FakeTurns([Loading(), Validated(("the schema's 'not'",)), *text_turn("x")[1:]])
+    async with connected(edge_app(turns)) as socket:
+        events = await socket.ask(odd_field=1)
+    assert (events[0]["warnings"], events[-1]["warnings"]) == (["odd_field"], ["the schema's 'not'"])
     check_responses(events)
 
 

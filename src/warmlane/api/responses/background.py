@@ -62,7 +62,7 @@ class BackgroundRuns:
         except BaseException as error:
             await self._take_back(request, error)
             raise
-        run = self._live[request.tenant, request.response_id] = LiveRun()
+        run = self._live[request.tenant, request.response_id] = LiveRun(_warnings(first))
         renderer = cast(ResponsesStream, prepared.stream)
         run.add(renderer.opening())
         attended = _Attended(self._edge, request, stream, renderer, run, RunWriter(self._edge, request, run))
@@ -155,7 +155,7 @@ class _Attended:
                 case Started():
                     self.writer.started()
                     self.run.add(self.renderer.event(event))
-                case Loading() | Validated():
+                case Loading():
                     pass
                 case _:
                     self.run.add(self.renderer.event(event))
@@ -195,6 +195,10 @@ def _without_excerpts(outcome: Outcome) -> Outcome:
         return outcome
     divergence = structs.replace(divergence, before="", now="")
     return structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=divergence))
+
+
+def _warnings(event: TurnEvent) -> tuple[str, ...]:
+    return event.warnings if isinstance(event, Validated) else ()
 
 
 def _fault(told: WireError) -> ResponseFault:

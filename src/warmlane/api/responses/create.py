@@ -45,7 +45,7 @@ class CreateEndpoint:
         except BaseException:
             permit.release()
             raise
-        headers = prepared.headers(warnings)
+        headers = prepared.headers((*warnings, *run.warnings))
         if body.get("stream") is True:
             return EventsResponse(self._edge, run.follow(-1), headers)
         response = Response(jsonio.encode(queued), media_type="application/json")

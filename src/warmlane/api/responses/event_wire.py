@@ -28,16 +28,23 @@ class InProgress(_Event, frozen=True, kw_only=True, tag="response.in_progress"):
     response: Response
 
 
-class Completed(_Event, frozen=True, kw_only=True, tag="response.completed"):
+class _Last(_Event, frozen=True, kw_only=True):
+    """`warnings` are those that came too late for the header, or for the first event."""
+
     response: Response
+    warnings: tuple[str, ...] | UnsetType = UNSET
 
 
-class Incomplete(_Event, frozen=True, kw_only=True, tag="response.incomplete"):
-    response: Response
+class Completed(_Last, frozen=True, kw_only=True, tag="response.completed"):
+    pass
 
 
-class FailedEvent(_Event, frozen=True, kw_only=True, tag="response.failed"):
-    response: Response
+class Incomplete(_Last, frozen=True, kw_only=True, tag="response.incomplete"):
+    pass
+
+
+class FailedEvent(_Last, frozen=True, kw_only=True, tag="response.failed"):
+    pass
 
 
 class ItemAdded(_Event, frozen=True, kw_only=True, tag="response.output_item.added"):
@@ -136,3 +143,6 @@ Event = (
     | ArgumentsDone
     | ErrorEvent
 )
+
+Last = Completed | Incomplete | FailedEvent
+"""What ends a stream."""

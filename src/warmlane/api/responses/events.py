@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from warmlane.api import sse
 from warmlane.api.errors import WireError, openai_fault, wire_error
@@ -26,6 +26,7 @@ from warmlane.conversation.events import (
     ToolCallDelta,
     ToolCallStarted,
     TurnEvent,
+    Validated,
 )
 from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import Outcome, StopReason, Usage
@@ -60,6 +61,7 @@ class ResponsesStream:
         self._sequence = -1
         self._done: list[wire.OutputItem] = []
         self._open: ItemDraft | None = None
+        self._late_warnings: tuple[str, ...] | UnsetType = UNSET
         self._skeleton = render_response(facts, status="in_progress")
         self.queued = render_response(facts, status="queued") if facts.background else None
 
@@ -81,6 +83,8 @@ class ResponsesStream:
 
     def event(self, event: TurnEvent) -> Iterator[bytes]:
         match event:
+            case Validated():
+                self._late_warnings = event.warnings or UNSET
             case Finished():
                 yield from self._finish(event.outcome)
             case Started() if self.queued is not None:
@@ -112,18 +116,18 @@ class ResponsesStream:
         response = render_response(
             self._facts, status="failed", output=tuple(self._done), fault=fault, usage=error.spent
         )
-        yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
+        yield self._last(event_wire.FailedEvent, response)
 
     def cancelled(self, spent: Usage | None) -> Iterator[bytes]:
         """The end of a background response that was told to stop, and what it had cost by then."""
         yield from self._close("incomplete")
         response = render_response(self._facts, status="cancelled", output=tuple(self._done), usage=spent)
-        yield self._frame(event_wire.FailedEvent(sequence_number=self._next(), response=response))
+        yield self._last(event_wire.FailedEvent, response)
 
     def nothing(self) -> Iterator[bytes]:
         """A response that was only to be prepared for: it ends without a word and has cost nothing."""
         response = render_response(self._facts, status="completed", usage=Usage(), completed_at=self._unix_s())
-        yield self._frame(event_wire.Completed(sequence_number=self._next(), response=response))
+        yield self._last(event_wire.Completed, response)
 
     def _finish(self, outcome: Outcome) -> Iterator[bytes]:
         if self._summary is not None:
@@ -140,9 +144,9 @@ class ResponsesStream:
         yield from self._close("incomplete" if cut else "completed")
         response = render_outcome(self._facts, outcome, completed_at=self._unix_s(), output=tuple(self._done))
         if cut:
-            yield self._frame(event_wire.Incomplete(sequence_number=self._next(), response=response))
+            yield self._last(event_wire.Incomplete, response)
         else:
-            yield self._frame(event_wire.Completed(sequence_number=self._next(), response=response))
+            yield self._last(event_wire.Completed, response)
 
     def _whole(self, item: wire.OutputItem) -> Iterator[bytes]:
         index = len(self._done)
@@ -260,6 +264,9 @@ class ResponsesStream:
             )
         yield self._frame(done)
         yield self._frame(part)
+
+    def _last(self, kind: type[event_wire.Last], response: wire.Response) -> bytes:
+        return self._frame(kind(sequence_number=self._next(), response=response, warnings=self._late_warnings))
 
     def _next(self) -> int:
         self._sequence += 1

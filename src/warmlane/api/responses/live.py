@@ -33,9 +33,10 @@ _log = structlog.get_logger("warmlane.api")
 
 @dataclass(slots=True)
 class LiveRun:
-    """A run this process attends. `events` are all it has had; `ended`: there will be no more, and its row says how it
-    ended, unless the store is away."""
+    """A run this process attends. `warnings` are those known when it began; `events` are all it has had; `ended`: there
+    will be no more, and its row says how it ended, unless the store is away."""
 
+    warnings: tuple[str, ...] = ()
     events: list[LoggedEvent] = field(default_factory=list)
     ended: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -288,7 +288,7 @@ class _Connection:
                 if prepared.kept:
                     self._unstored.finished(request, event.outcome)
                 await self._writer.write(renderer.event(event))
-            elif not isinstance(event, Loading | Validated):
+            elif not (isinstance(event, Loading) or (isinstance(event, Validated) and event is first)):
                 await self._writer.write(renderer.event(event))
             if isinstance(event, Failed | Finished):
                 break
