@@ -197,6 +197,18 @@ class FakeTurns:
                 await stream.put(step)
 
 
+class Scripts(FakeTurns):
+    """A script a turn, the last one again and again."""
+
+    def __init__(self, *scripts: Sequence[Step]) -> None:
+        super().__init__()
+        self.scripts = list(scripts)
+
+    def start(self, request: TurnRequest, permit: object) -> TurnStream:
+        self.script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        return super().start(request, permit)
+
+
 @dataclass
 class FakeHost:
     cards: list[ModelCard] = field(default_factory=lambda: [ModelCard(MODEL, 1_700_000_000, 4096)])

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from openai.types.responses import ResponsesServerEvent
+from openresponses_types.types import WebSocketErrorEvent
+from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Message
 
 from support.edge import settle
+
+EVENT: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)
 
 
 class Socket:
@@ -84,3 +91,23 @@ class Socket:
     @property
     def closed(self) -> int | None:
         return next((m["code"] for m in self.sent if m["type"] == "websocket.close"), None)
+
+
+@asynccontextmanager
+async def connected(app: ASGIApp, **kwargs: Any) -> AsyncIterator[Socket]:
+    socket = Socket(app, **kwargs)
+    await settle()
+    try:
+        yield socket
+    finally:
+        socket.leave()
+        await socket.task
+
+
+def error_of(events: list[dict[str, Any]]) -> dict[str, Any]:
+    assert len(events) == 1
+    WebSocketErrorEvent.model_validate(events[0])
+    EVENT.validate_python(events[0])
+    assert events[0]["status"] >= 400
+    error: dict[str, Any] = events[0]["error"]
+    return error
