@@ -43,6 +43,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     `input` is what this request adds (Responses) or the whole history (Messages and Chat, whose clients replay it).
     `conversation_id` names a kept conversation whose end this is said at, instead of a previous response.
     `compare_to` names the turn whose prompt this one should extend, where that is not the previous response.
+    `background`: its row was there before the turn began, and if it is not any more the turn leaves none.
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
     row so that a later retrieve can answer with it, and never read behind the edge. `top_logprobs` asks for the log
     probability of each token of the reply's text, and of that many others beside it; None for none.
@@ -61,6 +62,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     compare_to: str | None = None
     prompt_cache_key: str | None = None
     store: bool = False
+    background: bool = False
     retention_s: float | None = None
     sampling: Sampling = Sampling()
     max_output_tokens: int | None = None

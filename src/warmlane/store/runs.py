@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from warmlane.store.base import StoredTurn, TurnStatus
+    from warmlane.store.conversations import Continued
 
 LOST_AFTER_S = 90.0
 """A server on another machine that has not tended its runs for this long is taken for dead."""
@@ -38,8 +39,12 @@ class RunLog(Protocol):
     """
 
     async def begin(self, turn: StoredTurn) -> None:
-        """Write the row of a run that has no outcome yet; it is this server's until it ends. Ending it well is
-        `ResponseStore.save`."""
+        """Write the row of a run that has no outcome yet; it is this server's until it ends."""
+        ...
+
+    async def complete(self, turn: StoredTurn, *, continued: Continued | None = None) -> bool:
+        """End a run of this server with its outcome, like `ResponseStore.save`. False if there is no such run any more,
+        because it was deleted, or has ended, or was given up by another server: nothing is written then."""
         ...
 
     async def set_status(

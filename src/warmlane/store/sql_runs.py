@@ -8,10 +8,13 @@ import sqlalchemy as sa
 
 from warmlane.store import queries
 from warmlane.store.base import StoredTurn, TurnStatus
+from warmlane.store.conversations import Continued
 from warmlane.store.database import Database
+from warmlane.store.rows import to_columns
 from warmlane.store.runs import EVENTS_PAGE, LOST_AFTER_S, LoggedEvent, LostRun
 from warmlane.store.schema import response_events, responses
 from warmlane.store.servers import is_alive
+from warmlane.store.sql_conversations import append_turn
 from warmlane.store.write import write_row
 
 _UNFINISHED = responses.c.server.is_not(None)
@@ -26,6 +29,9 @@ class SqlRuns:
 
     async def begin(self, turn: StoredTurn) -> None:
         await self._database.run(self._begin(turn))
+
+    async def complete(self, turn: StoredTurn, *, continued: Continued | None = None) -> bool:
+        return await self._database.run(self._complete(turn, continued))
 
     async def set_status(
         self, response_id: str, tenant: str, status: TurnStatus, *, error: bytes | None = None
@@ -46,6 +52,16 @@ class SqlRuns:
     async def _begin(self, turn: StoredTurn) -> None:
         async with self._database.writing() as connection:
             await write_row(connection, turn, server=self._server, seen_at=turn.created_at)
+
+    async def _complete(self, turn: StoredTurn, continued: Continued | None) -> bool:
+        mine = sa.update(responses).where(queries.is_row(turn.id, turn.tenant), responses.c.server == self._server)
+        async with self._database.writing() as connection:
+            ended = await connection.execute(mine.values({**to_columns(turn), "server": None, "seen_at": None}))
+            if not ended.rowcount:
+                return False
+            if continued is not None:
+                await append_turn(connection, turn, continued)
+        return True
 
     async def _set_status(self, response_id: str, tenant: str, status: TurnStatus, error: bytes | None) -> bool:
         changed = sa.update(responses).where(queries.is_row(response_id, tenant), _UNFINISHED)

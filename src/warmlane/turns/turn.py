@@ -324,10 +324,7 @@ class Turn:
         request, registry = self._request, binding.registry
         if request.store:
             try:
-                # Excerpts of other turns are told once and not kept: those turns may be deleted.
-                kept = structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=None))
-                row = stored_turn(request, kept, created_at=self._parts.unix_now())
-                await self._parts.store.save(row, continued=self._history.continued)
+                await self._save(outcome)
                 if self._deleted:
                     await self._parts.store.delete(request.response_id, request.tenant)
             except BaseException:
@@ -338,6 +335,18 @@ class Turn:
             adoption.keep()
         else:
             adoption.revoke()
+
+    async def _save(self, outcome: Outcome) -> None:
+        """Raises `TurnCancelled` if this was begun in the background and its row is gone: deleted, or ended by another
+        server that took this one for dead."""
+        # Excerpts of other turns are told once and not kept: those turns may be deleted.
+        kept = structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=None))
+        row = stored_turn(self._request, kept, created_at=self._parts.unix_now())
+        store, continued = self._parts.store, self._history.continued
+        if not self._request.background:
+            await store.save(row, continued=continued)
+        elif not await store.runs.complete(row, continued=continued):
+            raise TurnCancelled("The response was deleted, or given up by another server.")
 
 
 def _stateless(request: TurnRequest) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from unit.store.turns import NOW, outcome, turn
-from warmlane.store import LoggedEvent, LostRun, ResponseStore, StoredTurn, TurnStatus, open_store
+from warmlane.conversation.kept import Conversation
+from warmlane.store import Continued, LoggedEvent, LostRun, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.database import Database
 from warmlane.store.runs import LOST_AFTER_S
 from warmlane.store.servers import is_alive, this_server
@@ -37,7 +38,7 @@ async def test_a_run_can_be_retrieved_from_the_start_and_chained_on_at_its_end(s
     assert await store.runs.set_status("r1", "ada", TurnStatus.IN_PROGRESS)
     assert await status_of(store, "r1") is TurnStatus.IN_PROGRESS
 
-    await store.save(turn("r1"))
+    assert await store.runs.complete(turn("r1"))
     assert await store.get("r1", "ada", now=NOW) == turn("r1")
     assert await store.history("r1", "ada", now=NOW) is not None
 
@@ -52,6 +53,28 @@ async def test_a_run_that_has_ended_stays_as_it_is(store: ResponseStore) -> None
     await store.save(turn("r2"))
     assert not await store.runs.set_status("r2", "ada", TurnStatus.CANCELLED)
     assert await status_of(store, "r2") is TurnStatus.COMPLETED
+
+
+async def test_a_run_that_was_deleted_does_not_come_back(store: ResponseStore) -> None:
+    await store.conversations.create(Conversation(id="conv_1", tenant="ada", created_at=NOW, used_at=NOW))
+    await store.runs.begin(run("r1"))
+    await store.delete("r1", "ada")
+
+    assert not await store.runs.complete(turn("r1"), continued=Continued("conv_1", 0))
+    assert await store.get("r1", "ada", now=NOW) is None
+    transcript = await store.conversations.read("conv_1", "ada")
+    assert transcript is not None
+    assert transcript.entries == ()
+
+
+async def test_a_run_that_was_given_up_stays_failed(store: ResponseStore) -> None:
+    await store.runs.begin(run("r1"))
+    await store.runs.set_status("r1", "ada", TurnStatus.FAILED, error=LOST)
+
+    assert not await store.runs.complete(turn("r1"))
+    row = await store.get("r1", "ada", now=NOW)
+    assert row is not None
+    assert (row.status, row.error, row.outcome) == (TurnStatus.FAILED, LOST, None)
 
 
 async def test_a_failed_run_says_why(store: ResponseStore) -> None:
@@ -74,7 +97,7 @@ async def test_events_are_read_from_where_a_reader_left_off(store: ResponseStore
     assert await store.runs.events("r1", "ada", now=NOW, after=4) == events[5:]
     assert await store.runs.events("r1", "ada", now=NOW, after=1, limit=2) == events[2:4]
     assert await store.runs.events("r1", "ada", now=NOW, after=6) == ()
-    await store.save(turn("r1"))
+    assert await store.runs.complete(turn("r1"))
     assert await store.runs.events("r1", "ada", now=NOW, after=4) == events[5:]
 
 

@@ -12,8 +12,9 @@ from support.spine import Rig, read, rig
 from warmlane.conversation.events import Failed
 from warmlane.conversation.turn import Dialect
 from warmlane.errors import EngineDied, PreviousResponseNotFound, ResponseNotFound, StoreUnavailable, Unavailable
-from warmlane.store import ResponseStore
+from warmlane.store import ResponseStore, queued_turn
 from warmlane.turns.archive import Erasure
+from warmlane.turns.cancel import TurnCancelled
 
 SECRET = "what only one tenant said " * 10 + "EMIT:yes"
 
@@ -67,6 +68,17 @@ async def test_a_tenants_running_turn_is_stopped_and_leaves_nothing(made: Rig) -
     with pytest.raises(ResponseNotFound):
         await made.spine.retrieve(asked.response_id, "ann")
     assert made.host.sessions("ann") == []
+
+
+async def test_a_background_turn_whose_row_is_gone_leaves_nothing(made: Rig) -> None:
+    asked = made.ask("hello", background=True)
+    await made.store.runs.begin(queued_turn(asked, created_at=0.0))
+    await made.store.delete(asked.response_id, asked.tenant)
+
+    assert isinstance(await made.failed(asked), TurnCancelled)
+    with pytest.raises(ResponseNotFound):
+        await made.spine.retrieve(asked.response_id, asked.tenant)
+    assert made.host.sessions(asked.tenant) == []
 
 
 async def test_an_unstored_warm_session_is_erased_as_well(made: Rig) -> None:

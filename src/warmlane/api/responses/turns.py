@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -90,7 +90,8 @@ class Preparer:
         stream = prepared.stream
         if not (prepared.request.store and isinstance(stream, ResponsesStream) and stream.queued is not None):
             raise refuse("store", "must be true for a response in the background: it is fetched later.")
-        return prepared, stream.queued
+        begun = structs.replace(prepared.request, background=True)
+        return replace(prepared, request=begun), stream.queued
 
     def prepare_compaction(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         """POST /v1/responses/compact."""
