@@ -1,7 +1,7 @@
 """What a response store keeps, and what may be asked of one.
 
 All times are Unix seconds and come from the caller, so that a store has no clock of its own. A row expires when its
-`expires_at` is strictly past; from then on every method but `prune` treats it as if it were not there.
+`expires_at` is strictly past; from then on it is not read any more, and `prune` deletes it once it is not worked on.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class ResponseStore(Protocol):
         the deleted responses, so that what was warm for them can go too.
 
         For the cap whole conversations go, those first that were used the longest ago: the trees of responses chained
-        on each other, and conversation objects. The one used last stays, however large it is.
+        on each other, and conversation objects. The one used last stays, however large it is. A run that has not ended
+        stays, and the tree it is in with it unless its rows expire.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
@@ -58,6 +59,23 @@ def chain_of(response_id: str, previous_response_id: str | None, tenant: str) ->
     return sa.func.coalesce(parent, itself)
 
 
+def is_unfinished() -> sa.ColumnElement[bool]:
+    """Whether a server works on the row. Asked of the column that the index of chains has, too."""
+    return responses.c.seen_at.is_not(None)
+
+
+def expired(now: float) -> sa.ColumnElement[bool]:
+    """The rows whose time is up. Those that are worked on go once they have ended."""
+    return sa.and_(responses.c.expires_at < now, ~is_unfinished())
+
+
+def in_idle_chains(chains: Sequence[str]) -> sa.ColumnElement[bool]:
+    """The rows of those of the chains in which nothing is worked on."""
+    other = responses.alias("other")
+    works = sa.exists().where(other.c.chain == responses.c.chain, other.c.seen_at.is_not(None))
+    return sa.and_(responses.c.chain.in_(chains), ~works)
+
+
 def delete_row(response_id: str, tenant: str) -> sa.Delete:
     return sa.delete(responses).where(is_row(response_id, tenant))
 
@@ -76,22 +94,30 @@ class Unit(StrEnum):
 
 
 def units_beyond(max_bytes: int) -> sa.Select[tuple[str, str]]:
-    """Kind and id of the units beyond `max_bytes` of payload, those used last kept first, and the very last always."""
+    """Kind and id of the units beyond `max_bytes` of payload: those that are worked on are kept first, then those used
+    last; the former and the very last always."""
     trees = sa.select(
         sa.literal(Unit.CHAIN.value).label("kind"),
         responses.c.chain.label("unit"),
         sa.func.sum(responses.c.size_bytes + responses.c.events_bytes).label("bytes"),
         sa.func.max(sa.func.coalesce(responses.c.seen_at, responses.c.created_at)).label("used_at"),
+        sa.func.max(sa.case((is_unfinished(), 1), else_=0)).label("works"),
     ).group_by(responses.c.chain)
     kept = sa.select(
-        sa.literal(Unit.CONVERSATION.value), conversations.c.id, conversations.c.size_bytes, conversations.c.used_at
+        sa.literal(Unit.CONVERSATION.value),
+        conversations.c.id,
+        conversations.c.size_bytes,
+        conversations.c.used_at,
+        sa.literal(0),
     )
     units = sa.union_all(trees, kept).subquery("units")
-    last_first = (units.c.used_at.desc(), units.c.kind, units.c.unit.desc())
+    last_first = (units.c.works.desc(), units.c.used_at.desc(), units.c.kind, units.c.unit.desc())
     ranked = sa.select(
         units.c.kind,
         units.c.unit,
+        units.c.works,
         sa.func.sum(units.c.bytes).over(order_by=last_first).label("total_bytes"),
         sa.func.row_number().over(order_by=last_first).label("place"),
     ).subquery("ranked")
-    return sa.select(ranked.c.kind, ranked.c.unit).where(ranked.c.total_bytes > max_bytes, ranked.c.place > 1)
+    beyond = sa.and_(ranked.c.total_bytes > max_bytes, ranked.c.place > 1, ranked.c.works == 0)
+    return sa.select(ranked.c.kind, ranked.c.unit).where(beyond)

@@ -51,11 +51,11 @@ class SqlResponseStore:
         return await self._database.run(self._delete(response_id, tenant))
 
     async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        expired = await self._drop(responses.c.expires_at < now)
+        expired = await self._drop(queries.expired(now))
         gone = list(expired.response_ids)
         beyond = [] if max_bytes is None else await self._database.run(self._beyond(max_bytes))
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CHAIN]):
-            gone += (await self._drop(responses.c.chain.in_(some))).response_ids
+            gone += (await self._drop(queries.in_idle_chains(some))).response_ids
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CONVERSATION]):
             await self._drop_conversations(conversations.c.id.in_(some))
         return tuple(gone)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from unit.store.turns import NOW, turn
 from warmlane.conversation.kept import Conversation, Entry
 from warmlane.conversation.messages import Message, Role, Text
-from warmlane.store import LoggedEvent, ResponseStore, open_store
+from warmlane.store import LoggedEvent, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.database import Database
 from warmlane.store.rows import to_columns
 from warmlane.store.sql import SqlResponseStore
@@ -26,6 +28,11 @@ async def save_chain(store: ResponseStore, *ids: str, start_s: float, parent: st
     for n, response_id in enumerate(ids):
         await store.save(turn(response_id, parent, said=SAID, created_at=NOW + start_s + n, expires_at=NOW + 10_000))
         parent = response_id
+
+
+def run(response_id: str, parent: str | None = None, *, expires_at: float) -> StoredTurn:
+    ended = turn(response_id, parent, created_at=NOW + 1, expires_at=expires_at)
+    return msgspec.structs.replace(ended, outcome=None, status=TurnStatus.QUEUED)
 
 
 async def found(store: ResponseStore, *ids: str) -> list[str]:
@@ -95,6 +102,26 @@ async def test_a_runs_events_count(store: ResponseStore) -> None:
     await store.runs.append("a00", "ada", [LoggedEvent(n, bytes(1000)) for n in range(10)])
 
     assert await store.prune(now=NOW, max_bytes=bytes_of(3)) == ("a00",)
+
+
+async def test_a_run_that_has_not_ended_stays_with_its_conversation(store: ResponseStore) -> None:
+    await save_chain(store, "a00", start_s=0)
+    await store.runs.begin(run("a01", "a00", expires_at=NOW + 20))
+    await save_chain(store, "b00", start_s=10)
+    await save_chain(store, "c00", start_s=11)
+
+    assert sorted(await store.prune(now=NOW + 30, max_bytes=10)) == ["b00", "c00"]
+    assert await store.runs.complete(turn("a01", "a00"))
+    assert await store.history("a01", "ada", now=NOW) is not None
+    await save_chain(store, "d00", start_s=40)
+    assert sorted(await store.prune(now=NOW, max_bytes=10)) == ["a00", "a01"]
+
+
+async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:
+    await store.runs.begin(run("r1", expires_at=NOW + 20))
+    assert await store.prune(now=NOW + 30) == ()
+    await store.runs.set_status("r1", "ada", TurnStatus.CANCELLED)
+    assert await store.prune(now=NOW + 30) == ("r1",)
 
 
 async def test_more_than_one_transaction_deletes_all_goes(tmp_path: Path) -> None:
