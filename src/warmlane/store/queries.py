@@ -80,12 +80,6 @@ def delete_row(response_id: str, tenant: str) -> sa.Delete:
     return sa.delete(responses).where(is_row(response_id, tenant))
 
 
-def delete_some(table: sa.Table, condition: sa.ColumnElement[bool], *, limit: int) -> sa.Delete:
-    """Delete at most `limit` rows of those that fulfil the condition, by the table's `id`."""
-    some = sa.select(table.c.id).where(condition).limit(limit)
-    return sa.delete(table).where(table.c.id.in_(some))
-
-
 class Unit(StrEnum):
     """What goes as a whole when the store is too large."""
 

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import sqlalchemy as sa
-
 from warmlane.store import queries
 from warmlane.store.base import Chain, Erased, StoredTurn
 from warmlane.store.conversations import Continued
 from warmlane.store.database import Database
+from warmlane.store.dropping import BATCH_BYTES, BATCH_ROWS, Dropper
 from warmlane.store.rows import to_chain_turn, to_turn
 from warmlane.store.schema import conversations, responses
 from warmlane.store.sql_conversations import SqlConversations, append_turn
 from warmlane.store.sql_runs import SqlRuns
 from warmlane.store.write import write_row
 
-BATCH = 500
-"""Rows that one transaction deletes at most."""
-
 
 class SqlResponseStore:
     """A `ResponseStore` in one SQL database. `server` names this process in the rows of its runs; one transaction of a
-    deletion takes at most `batch` rows."""
+    deletion takes at most `batch` rows and about `batch_bytes` of payload."""
 
-    def __init__(self, database: Database, *, server: str, batch: int = BATCH) -> None:
+    def __init__(
+        self, database: Database, *, server: str, batch: int = BATCH_ROWS, batch_bytes: int = BATCH_BYTES
+    ) -> None:
         self._database = database
         self._batch = batch
+        self._dropper = Dropper(database, rows=batch, n_bytes=batch_bytes)
         self._runs = SqlRuns(database, server=server)
         self._conversations = SqlConversations(database)
 
@@ -51,18 +50,18 @@ class SqlResponseStore:
         return await self._database.run(self._delete(response_id, tenant))
 
     async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        expired = await self._drop(queries.expired(now))
+        expired = await self._dropper.responses(queries.expired(now))
         gone = list(expired.response_ids)
         beyond = [] if max_bytes is None else await self._database.run(self._beyond(max_bytes))
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CHAIN]):
-            gone += (await self._drop(queries.in_idle_chains(some))).response_ids
+            gone += (await self._dropper.responses(queries.in_idle_chains(some))).response_ids
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CONVERSATION]):
-            await self._drop_conversations(conversations.c.id.in_(some))
+            await self._dropper.conversations(conversations.c.id.in_(some))
         return tuple(gone)
 
     async def erase(self, tenant: str) -> Erased:
-        erased = await self._drop(responses.c.tenant == tenant)
-        ids = await self._drop_conversations(conversations.c.tenant == tenant)
+        erased = await self._dropper.responses(responses.c.tenant == tenant)
+        ids = await self._dropper.conversations(conversations.c.tenant == tenant)
         return Erased(erased.response_ids, ids, erased.domains)
 
     async def close(self) -> None:
@@ -98,32 +97,6 @@ class SqlResponseStore:
         async with self._database.reading() as connection:
             rows = (await connection.execute(queries.units_beyond(max_bytes))).mappings()
             return [(row["kind"], row["unit"]) for row in rows]
-
-    async def _drop(self, condition: sa.ColumnElement[bool]) -> Erased:
-        """Delete responses, some at a time: each batch ends well within the timeout, and writers get their turn."""
-        ids: list[str] = []
-        domains: set[bytes] = set()
-        deletion = queries.delete_some(responses, condition, limit=self._batch)
-        statement = deletion.returning(responses.c.id, responses.c.domain)
-        while True:
-            rows = await self._database.run(self._written(statement))
-            ids += [row[responses.c.id] for row in rows]
-            domains |= {row[responses.c.domain] for row in rows if row[responses.c.domain]}
-            if len(rows) < self._batch:
-                return Erased(tuple(ids), (), frozenset(domains))
-
-    async def _drop_conversations(self, condition: sa.ColumnElement[bool]) -> tuple[str, ...]:
-        ids: list[str] = []
-        statement = queries.delete_some(conversations, condition, limit=self._batch).returning(conversations.c.id)
-        while True:
-            rows = await self._database.run(self._written(statement))
-            ids += [row[conversations.c.id] for row in rows]
-            if len(rows) < self._batch:
-                return tuple(ids)
-
-    async def _written(self, statement: sa.Executable) -> Sequence[sa.RowMapping]:
-        async with self._database.writing() as connection:
-            return (await connection.execute(statement)).mappings().all()
 
     def _batches(self, ids: Sequence[str]) -> Iterator[Sequence[str]]:
         for start in range(0, len(ids), self._batch):

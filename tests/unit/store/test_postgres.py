@@ -201,6 +201,26 @@ async def test_a_locked_table_is_given_up_in_time(store: SqlResponseStore, url: 
 
 
 @server_test
+async def test_all_of_a_tenant_goes_though_another_server_deletes_some_of_it(store: SqlResponseStore, url: str) -> None:
+    for n in range(9):
+        await store.save(turn(f"r{n}"))
+    few = SqlResponseStore(store._database, server="s", batch=3)
+    other = await asyncpg.connect(url)
+    watcher = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute("DELETE FROM responses WHERE id IN ('r0', 'r1', 'r2')")
+        erasing = asyncio.create_task(few.erase("ada"))
+        while not await watcher.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            assert not erasing.done()
+    erased = await erasing
+    await other.close()
+    await watcher.close()
+
+    assert sorted(erased.response_ids) == [f"r{n}" for n in range(3, 9)]
+    assert [await store.get(f"r{n}", "ada", now=NOW) for n in range(9)] == [None] * 9
+
+
+@server_test
 async def test_connections_that_another_ended_are_replaced(postgres: PostgresServer, store: SqlResponseStore) -> None:
     await asyncio.gather(*(store.save(turn(f"r{n}")) for n in range(8)))
     postgres.run_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'particular'")

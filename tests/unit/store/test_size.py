@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import sqlalchemy as sa
 
 from unit.store.turns import NOW, turn
 from warmlane.conversation.kept import Conversation, Entry
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.store import LoggedEvent, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.database import Database
+from warmlane.store.dropping import BATCH_BYTES
 from warmlane.store.rows import to_columns
 from warmlane.store.sql import SqlResponseStore
 from warmlane.store.sqlite import sqlite_engine
@@ -124,17 +128,63 @@ async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:
     assert await store.prune(now=NOW + 30) == ("r1",)
 
 
-async def test_more_than_one_transaction_deletes_all_goes(tmp_path: Path) -> None:
-    path = str(tmp_path / "warmlane.db")
-    await (await open_store(path)).close()
-    database = Database(sqlite_engine(path, timeout_s=5), timeout_s=5, one_writer=True)
-    store = SqlResponseStore(database, server="s", batch=3)
-    for n in range(14):
-        await store.save(turn(f"r{n}", expires_at=NOW + n % 2))
-        await store.save(turn(f"s{n}", tenant="bob", created_at=NOW + n))
+@asynccontextmanager
+async def small_store(
+    path: Path, *, batch: int, batch_bytes: int = BATCH_BYTES
+) -> AsyncIterator[tuple[SqlResponseStore, list[tuple[str, int]]]]:
+    """A store that deletes little at a time, and the table and the number of bound values of each deletion."""
+    await (await open_store(str(path))).close()
+    engine = sqlite_engine(str(path), timeout_s=5)
+    deletions: list[tuple[str, int]] = []
 
-    assert len(await store.prune(now=NOW + 0.5)) == 7
-    assert len((await store.erase("ada")).response_ids) == 7
-    assert len(await store.prune(now=NOW, max_bytes=1)) == 13
-    assert (await store.erase("bob")).response_ids == ("s13",)
+    @sa.event.listens_for(engine.sync_engine, "before_cursor_execute")
+    def note(_connection: object, _cursor: object, statement: str, values: Sequence[object], *_rest: object) -> None:
+        if statement.startswith("DELETE FROM "):
+            deletions.append((statement.split()[2], len(values)))
+
+    database = Database(engine, timeout_s=5, one_writer=True)
+    store = SqlResponseStore(database, server="s", batch=batch, batch_bytes=batch_bytes)
+    yield store, deletions
     await store.close()
+
+
+async def test_more_than_one_transaction_deletes_all_goes(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=3) as (store, deletions):
+        for n in range(14):
+            await store.save(turn(f"r{n}", expires_at=NOW + n % 2))
+            await store.save(turn(f"s{n}", tenant="bob", created_at=NOW + n))
+
+        assert len(await store.prune(now=NOW + 0.5)) == 7
+        assert len((await store.erase("ada")).response_ids) == 7
+        assert len(await store.prune(now=NOW, max_bytes=1)) == 13
+        assert (await store.erase("bob")).response_ids == ("s13",)
+    assert max(values for _, values in deletions) == 3
+
+
+async def test_one_transaction_deletes_no_more_than_so_many_bytes(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=100, batch_bytes=bytes_of(3)) as (store, deletions):
+        await save_chain(store, *(f"a{n:02}" for n in range(10)), start_s=0)
+
+        assert len((await store.erase("ada")).response_ids) == 10
+    assert deletions == [("responses", 3), ("responses", 3), ("responses", 3), ("responses", 1)]
+
+
+async def test_what_is_too_large_for_one_transaction_goes_in_parts(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=4, batch_bytes=3000) as (store, deletions):
+        await save_chain(store, "a00", start_s=0)
+        await store.runs.append("a00", "ada", [LoggedEvent(n, bytes(1000)) for n in range(10)])
+        entries = [Entry(f"e{n}", Message(Role.USER, (Text("small"),))) for n in range(90)]
+        conversation = Conversation(id="conv_1", tenant="ada", created_at=NOW, used_at=NOW, metadata=bytes(3000))
+        await store.conversations.create(conversation, entries)
+
+        erased = await store.erase("ada")
+
+    assert (erased.response_ids, erased.conversation_ids) == (("a00",), ("conv_1",))
+    parts = [values - 1 for table, values in deletions if table == "response_events"]
+    assert parts == [3, 3, 3, 1]
+    parts = [values - 1 for table, values in deletions if table == "conversation_entries"]
+    assert (sum(parts), max(parts)) == (90, 4)
+    assert [table for table, _ in deletions if table in ("responses", "conversations")] == [
+        "responses",
+        "conversations",
+    ]
