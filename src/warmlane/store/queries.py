@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from warmlane.store.schema import conversations, responses
 
@@ -74,6 +75,12 @@ def in_idle_chains(chains: Sequence[str]) -> sa.ColumnElement[bool]:
     other = responses.alias("other")
     works = sa.exists().where(other.c.chain == responses.c.chain, other.c.seen_at.is_not(None))
     return sa.and_(responses.c.chain.in_(chains), ~works)
+
+
+def insert_missing(table: sa.Table, dialect: sa.Dialect) -> sqlite.Insert | postgresql.Insert:
+    """An insert that leaves alone the rows that are there."""
+    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing()
 
 
 def delete_row(response_id: str, tenant: str) -> sa.Delete:

@@ -55,7 +55,8 @@ class RunLog(Protocol):
         ...
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
-        """Add events to a response's log, all or none. False if there is no such response (any more)."""
+        """Add events to a response's log, all or none. Those whose number it has already are left as they are, so that
+        what failed with `StoreUnavailable` can be tried again. False if there is no such response (any more)."""
         ...
 
     async def events(

@@ -72,15 +72,19 @@ class SqlRuns:
             return (await connection.execute(changed)).rowcount > 0
 
     async def _append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
-        n_bytes = sum(len(event.data) for event in events)
-        counted = sa.update(responses).where(queries.is_row(response_id, tenant))
+        sizes = {event.sequence: len(event.data) for event in events}
         rows = [{"response_id": response_id, "sequence": e.sequence, "data": e.data} for e in events]
+        counted = sa.update(responses).where(queries.is_row(response_id, tenant))
         async with self._database.writing() as connection:
-            result = await connection.execute(counted.values(events_bytes=responses.c.events_bytes + n_bytes))
-            if not result.rowcount:
+            # Counted first: the update says whose the response is, and keeps it from being deleted until the end.
+            if not (await connection.execute(_grown(counted, sum(sizes.values())))).rowcount:
                 return False
             if rows:
-                await connection.execute(sa.insert(response_events), rows)
+                new = queries.insert_missing(response_events, connection.dialect).returning(response_events.c.sequence)
+                added = set((await connection.execute(new, rows)).scalars())
+                known_bytes = sum(size for sequence, size in sizes.items() if sequence not in added)
+                if known_bytes:
+                    await connection.execute(_grown(counted, -known_bytes))
         return True
 
     async def _events(
@@ -126,3 +130,7 @@ class SqlRuns:
             return False
         alive = is_alive(server)
         return silent_s > LOST_AFTER_S if alive is None else not alive
+
+
+def _grown(update: sa.Update, n_bytes: int) -> sa.Update:
+    return update.values(events_bytes=responses.c.events_bytes + n_bytes)

@@ -12,6 +12,7 @@ from unit.store.turns import NOW, outcome, turn
 from warmlane.conversation.kept import Conversation
 from warmlane.store import Continued, LoggedEvent, LostRun, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.database import Database
+from warmlane.store.rows import to_columns
 from warmlane.store.runs import LOST_AFTER_S
 from warmlane.store.servers import is_alive, this_server
 from warmlane.store.sql_runs import SqlRuns
@@ -110,6 +111,22 @@ async def test_a_deleted_run_has_no_events_and_takes_none(store: ResponseStore) 
     assert not await store.runs.append("r1", "ada", [LoggedEvent(1, b"{}")])
     await store.runs.begin(run("r1"))
     assert await store.runs.events("r1", "ada", now=NOW) == ()
+
+
+async def test_events_that_are_added_again_are_there_and_counted_once(store: ResponseStore) -> None:
+    events = tuple(LoggedEvent(n, bytes(1000)) for n in range(5))
+    await store.runs.begin(run("r1"))
+    assert await store.runs.append("r1", "ada", events[:3])
+    assert await store.runs.append("r1", "ada", events)
+    assert await store.runs.append("r1", "ada", events)
+
+    assert await store.runs.events("r1", "ada", now=NOW) == events
+    await store.runs.complete(turn("r1"))
+    await store.save(turn("r2", created_at=NOW + 1))
+    row_bytes = to_columns(turn("r1"))["size_bytes"]
+    assert isinstance(row_bytes, int)
+    assert await store.prune(now=NOW, max_bytes=2 * row_bytes + 5000) == ()
+    assert await store.prune(now=NOW, max_bytes=2 * row_bytes + 4999) == ("r1",)
 
 
 async def test_a_foreign_run_is_an_unknown_one(store: ResponseStore) -> None:
