@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from warmlane.store.conversations import Continued
 
 LOST_AFTER_S = 90.0
-"""A server on another machine that has not tended its runs for this long is taken for dead."""
+"""A server on another machine that has not been seen to tend its runs for this long is taken for dead."""
 
 EVENTS_PAGE = 1000
 
@@ -68,5 +68,6 @@ class RunLog(Protocol):
 
     async def tend(self, *, now: float, error: bytes) -> tuple[LostRun, ...]:
         """Say that this server's runs are alive, and make those failed with `error` whose server is not. To be called
-        at start and every few seconds; returns the runs it made failed."""
+        at start and every few seconds; returns the runs it made failed. Machines' clocks need not agree: how long a
+        server elsewhere has been silent is told by the `now` of this one's calls."""
         ...

@@ -5,7 +5,32 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+
+
+class Listener:
+    """How long other servers have said nothing new, by the caller's clock alone: what they say may be by another.
+
+    A caller that has not listened for `gap_s` was away itself, or its clock was set: it begins anew with all of them.
+    """
+
+    def __init__(self, *, gap_s: float) -> None:
+        self._gap_s = gap_s
+        self._listened_at: float | None = None
+        self._heard: dict[str, tuple[float, float]] = {}
+
+    def silent_s(self, said: Mapping[str, float], *, now: float) -> dict[str, float]:
+        """For each server, seconds since what it said last was first heard. `said` is anything that changes."""
+        before = self._heard
+        if self._listened_at is None or not 0 <= now - self._listened_at <= self._gap_s:
+            before = {}
+        self._listened_at = now
+        self._heard = {
+            server: before[server] if server in before and before[server][0] == word else (word, now)
+            for server, word in said.items()
+        }
+        return {server: now - since for server, (_, since) in self._heard.items()}
 
 
 def this_server() -> str:

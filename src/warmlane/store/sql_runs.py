@@ -13,7 +13,7 @@ from warmlane.store.database import Database
 from warmlane.store.rows import to_columns
 from warmlane.store.runs import EVENTS_PAGE, LOST_AFTER_S, LoggedEvent, LostRun
 from warmlane.store.schema import response_events, responses
-from warmlane.store.servers import is_alive
+from warmlane.store.servers import Listener, is_alive
 from warmlane.store.sql_conversations import append_turn
 from warmlane.store.write import write_row
 
@@ -26,6 +26,7 @@ class SqlRuns:
     def __init__(self, database: Database, *, server: str) -> None:
         self._database = database
         self._server = server
+        self._listener = Listener(gap_s=LOST_AFTER_S / 2)
 
     async def begin(self, turn: StoredTurn) -> None:
         await self._database.run(self._begin(turn))
@@ -109,14 +110,15 @@ class SqlRuns:
 
     async def _tend(self, now: float, error: bytes) -> tuple[LostRun, ...]:
         heard_of = (
-            sa.select(responses.c.server, sa.func.max(responses.c.seen_at))
+            sa.select(responses.c.server, sa.func.max(responses.c.seen_at).label("seen_at"))
             .where(_UNFINISHED)
             .group_by(responses.c.server)
         )
         async with self._database.reading() as connection:
-            servers = (await connection.execute(heard_of)).all()
-        lost = [server for server, seen_at in servers if self._is_lost(server, now - seen_at)]
-        if not servers:
+            said = {row.server: row.seen_at for row in await connection.execute(heard_of)}
+        silent_s = self._listener.silent_s(said, now=now)
+        lost = [server for server in said if self._is_lost(server, silent_s[server])]
+        if not said:
             return ()
         async with self._database.writing() as connection:
             await connection.execute(sa.update(responses).where(responses.c.server == self._server).values(seen_at=now))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from unit.store.turns import NOW, outcome, turn
 from warmlane.conversation.kept import Conversation
@@ -202,19 +205,50 @@ def test_a_server_of_another_machine_is_not_judged_by_its_process_id() -> None:
     assert this_server() != mine
 
 
-async def test_a_silent_server_elsewhere_is_lost_after_a_while(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class TwoServers:
+    """Two that share a store, as if on two machines. `r1` is a run of the one elsewhere."""
+
+    here: ResponseStore
+    elsewhere: SqlRuns
+
+    async def listen(self, start_s: float, end_s: float) -> list[tuple[LostRun, ...]]:
+        """What is lost of all from one second to another, as the one here sees it every 30 s."""
+        times = [start_s + 30 * n for n in range(int((end_s - start_s) // 30) + 1)]
+        return [await self.here.runs.tend(now=NOW + at, error=LOST) for at in times]
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[TwoServers]:
     path = str(tmp_path / "warmlane.db")
     store = await open_store(path)
     far = Database(sqlite_engine(path, timeout_s=5), timeout_s=5, one_writer=True)
     elsewhere = SqlRuns(far, server="elsewhere/1/1/ab")
     await elsewhere.begin(run("r1"))
-
-    assert await store.runs.tend(now=NOW + LOST_AFTER_S, error=LOST) == ()
-    await elsewhere.tend(now=NOW + LOST_AFTER_S, error=LOST)
-    assert await store.runs.tend(now=NOW + 2 * LOST_AFTER_S, error=LOST) == ()
-    assert await store.runs.tend(now=NOW + 2 * LOST_AFTER_S + 1, error=LOST) == (LostRun("r1", "ada"),)
+    yield TwoServers(store, elsewhere)
     await far.close()
     await store.close()
+
+
+async def test_a_silent_server_elsewhere_is_lost_after_a_while(two: TwoServers) -> None:
+    assert await two.listen(0, 90) == [()] * 4
+    await two.elsewhere.tend(now=NOW + 90, error=LOST)
+    assert await two.listen(120, 210) == [()] * 4
+    assert await two.listen(240, 240) == [(LostRun("r1", "ada"),)]
+
+
+@pytest.mark.parametrize("ahead_s", [-1e6, 1e6])
+async def test_a_server_whose_clock_is_wrong_is_not_lost_until_it_is_silent(two: TwoServers, ahead_s: float) -> None:
+    for at in range(0, 600, 30):
+        await two.elsewhere.tend(now=NOW + ahead_s + at, error=LOST)
+        assert await two.listen(at, at) == [()]
+    assert await two.listen(600, 690) == [(), (), (), (LostRun("r1", "ada"),)]
+
+
+async def test_a_server_that_was_away_itself_blames_no_other(two: TwoServers) -> None:
+    assert await two.listen(0, 60) == [()] * 3
+    assert await two.listen(10_000, 10_060) == [()] * 3
+    assert await two.listen(5_000, 5_060) == [()] * 3
 
 
 def test_an_outcome_is_what_ends_a_run_well() -> None:
