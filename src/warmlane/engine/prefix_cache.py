@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from warmlane.engine.backends.base import Backend, Tokenizer
+from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
+from warmlane.engine.divergence import divergence_at
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
@@ -29,8 +30,6 @@ WORTH_KEEPING = 64
 
 CHECKPOINT_TOKENS = 512
 """How far apart snapshots of a prompt are on the way, for models that cannot be cut back."""
-
-EXCERPT_TOKENS = 16
 
 Interest = tuple[bytes, Int32Array]
 """A domain and the tokens of a turn that runs or waits."""
@@ -135,7 +134,7 @@ class PrefixCache:
                 hot = 0
         # Where one prompt has left another, a third may leave them as well.
         self.leave_way_back(chain, branch)
-        return Placement(chain, hot, ram, disk, self._divergence(tokens, branch, nearest))
+        return Placement(chain, hot, ram, disk, divergence_at(self._backend.tokenizer, tokens, branch, nearest))
 
     def pin(self, domain: bytes, tokens: Int32Array, ttl_s: float) -> None:
         """Give up this prefix after everything else that is not in use, for `ttl_s` from now on."""
@@ -387,13 +386,6 @@ class PrefixCache:
                 best, cached = (n, n == other.size), other
         return best[0], cached
 
-    def _divergence(self, tokens: Int32Array, n: int, cached: Int32Array | None) -> Divergence | None:
-        """Where the prompt leaves the nearest cached sequence; None if it extends it or lies within it."""
-        if cached is None or n in (cached.size, tokens.size):
-            return None
-        tokenizer = self._backend.tokenizer
-        return Divergence(n, int(cached.size), _excerpt(tokenizer, cached, n), _excerpt(tokenizer, tokens, n))
-
     def _cached(self, domain: bytes, tokens: Int32Array) -> Iterable[Int32Array]:
         """What each tier has of the domain that may agree with `tokens` the longest."""
         chains = sorted((c for c in self.pool if c.domain == domain), key=lambda c: c.used_at, reverse=True)
@@ -401,8 +393,3 @@ class PrefixCache:
         in_ram = self.ram.index.longest(domain, tokens)
         on_disk = self.disk.longest(domain, tokens) if self.disk is not None else None
         yield from (found[0].tokens for found in (in_ram, on_disk) if found is not None)
-
-
-def _excerpt(tokenizer: Tokenizer, tokens: Int32Array, start: int) -> str:
-    spelled = b"".join(tokenizer.spelled(int(t)) for t in tokens[start : start + EXCERPT_TOKENS])
-    return spelled.decode("utf-8", "replace")
