@@ -6,7 +6,7 @@ are strict (a bool is no number, a string no number) and every error names its f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -155,3 +155,16 @@ def refuse_foreign(request: Lenient) -> None:
         neutral = value is False or value in (None, "", [], {}) or (name in _NEUTRAL_AT_1 and value == 1)
         if name in FOREIGN and not neutral:
             raise refuse(name, "is not a field of this route, and would change the answer; leave it out.")
+
+
+def text_of(block: Block, path: str, *, types: Collection[str] = ("text",)) -> str:
+    """What a block of one of `types`, or a refusal, says. Raises `InvalidRequest` for any other."""
+    if block.type in types:
+        if block.text is None:
+            raise refuse(f"{path}.text", "is required.")
+        return block.text
+    if block.type == "refusal":
+        if block.refusal is None:
+            raise refuse(f"{path}.refusal", "is required.")
+        return block.refusal
+    raise refuse(f"{path}.type", f"content of type {block.type[:64]!r} is not supported by this server.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from warmlane.api.fields import Block, Content, Lenient, refuse, refuse_given
+from warmlane.api.fields import Block, Content, Lenient, refuse, refuse_given, text_of
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 _ROLES = {role.value: role for role in Role}
@@ -93,17 +93,5 @@ def _said(message: WireMessage, path: str) -> tuple[Part, ...]:
 
 
 def _texts(blocks: list[Block], path: str) -> tuple[Text, ...]:
-    texts = (_text(block, f"{path}.content[{index}]") for index, block in enumerate(blocks))
+    texts = (text_of(block, f"{path}.content[{index}]") for index, block in enumerate(blocks))
     return tuple(Text(text) for text in texts if text)
-
-
-def _text(block: Block, path: str) -> str:
-    if block.type == "text":
-        if block.text is None:
-            raise refuse(f"{path}.text", "is required.")
-        return block.text
-    if block.type == "refusal":
-        if block.refusal is None:
-            raise refuse(f"{path}.refusal", "is required.")
-        return block.refusal
-    raise refuse(f"{path}.type", f"content of type {block.type[:64]!r} is not supported by this server.")

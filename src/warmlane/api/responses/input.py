@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from warmlane.api.fields import Block, Content, Lenient, parse, path_of, refuse
+from warmlane.api.fields import Block, Content, Lenient, parse, path_of, refuse, text_of
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.sealed import SealedReasoning, SealedSummary, Seals
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Sampled, Text, ToolCall, ToolResult
@@ -133,7 +133,9 @@ class _Reader:
             self.end_reply()
         if item.content is None and role is not Role.ASSISTANT:
             raise refuse(f"{path}.content", "is required.")
-        blocks = [_text(block, f"{path}.content[{n}]") for n, block in enumerate(item.content or ())]
+        blocks = [
+            text_of(block, f"{path}.content[{n}]", types=_TEXT_TYPES) for n, block in enumerate(item.content or ())
+        ]
         texts = [Text(text) for text in blocks if text]
         if role is Role.ASSISTANT:
             self.parts += texts
@@ -162,7 +164,7 @@ class _Reader:
         for n, block in enumerate(item.output):
             where = f"{path}.output[{n}]"
             if block.type in _TEXT_TYPES:
-                texts.append(_text(block, where))
+                texts.append(text_of(block, where, types=_TEXT_TYPES))
             else:
                 self.ignored.append(f"{where} ({block.type[:64]})")
                 texts.append(f"[{block.type[:64]} not shown]")
@@ -183,15 +185,3 @@ def _role(item: MessageItem, path: str) -> Role:
     if role is None:
         raise refuse(f"{path}.role", f"must be one of {', '.join(_ROLES)}.")
     return role
-
-
-def _text(block: Block, path: str) -> str:
-    if block.type in _TEXT_TYPES:
-        if block.text is None:
-            raise refuse(f"{path}.text", "is required.")
-        return block.text
-    if block.type == "refusal":
-        if block.refusal is None:
-            raise refuse(f"{path}.refusal", "is required.")
-        return block.refusal
-    raise refuse(f"{path}.type", f"content of type {block.type[:64]!r} is not supported by this server.")
