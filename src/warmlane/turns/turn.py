@@ -28,7 +28,7 @@ from warmlane.conversation.turn import (
     TurnRequest,
     Usage,
 )
-from warmlane.engine.protocol import Ended, Placed
+from warmlane.engine.protocol import Ended, PinnedPrefix, Placed
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
@@ -58,11 +58,12 @@ class _BindingChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A validated request, its model, and what the reply is held to."""
+    """A validated request, its model, what the reply is held to and how much of the prompt is to stay warm."""
 
     binding: Binding
     asked: Asked
     constraint: Constraint
+    pins: tuple[PinnedPrefix, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class Turn:
             binding = await self._bound()
             try:
                 asked = await read_asked(self._parts, binding, request)
+                pins = await _pinned(asked)
             except EngineDied:
                 if self._parts.host.is_current(binding):
                     raise
@@ -213,7 +215,7 @@ class Turn:
             constraint = await constraint_of(asked.prompter.form, request, opening=asked.prompt.opening)
             self._parts.suspects(binding).check(fingerprint(request.domain, asked.prompt.tokens))
         self._request, self._history = asked.request, asked.history
-        return _Prepared(binding, asked, constraint)
+        return _Prepared(binding, asked, constraint, pins)
 
     def _query(self) -> LeaseQuery:
         request = self._request
@@ -268,7 +270,6 @@ class Turn:
         divergence = self._divergence(trace)
         reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
         self._reply = reply
-        messages = messages_of(prompter, request, prepared.asked.history.messages)
         self._parts.domains.note(request.tenant, request.domain)
         events = lease.session.generate(
             prompt.ids,
@@ -278,7 +279,7 @@ class Turn:
             grammar=prepared.constraint.grammar,
             top_logprobs=request.top_logprobs,
             special_text=parser is not None and prompter.form.special_text,
-            pins=await prompter.pinned(request, messages, prompt),
+            pins=prepared.pins,
         )
         lost = False
         async with aclosing(events):
@@ -347,6 +348,13 @@ class Turn:
             await store.save(row, continued=continued)
         elif not await store.runs.complete(row, continued=continued):
             raise TurnCancelled("The response was deleted, or given up by another server.")
+
+
+async def _pinned(asked: Asked) -> tuple[PinnedPrefix, ...]:
+    if not asked.request.pins:
+        return ()
+    messages = messages_of(asked.prompter, asked.request, asked.history.messages)
+    return await asked.prompter.pinned(asked.request, messages, asked.prompt)
 
 
 def _stateless(request: TurnRequest) -> bool:
