@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from warmlane.engine.config import EngineConfig
 from warmlane.engine.local import LocalEngine
@@ -65,8 +65,10 @@ class HoldingStore:
     async def delete(self, response_id: str, tenant: str) -> bool:
         return await self._store.delete(response_id, tenant)
 
-    async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        return await self._store.prune(now=now, max_bytes=max_bytes)
+    async def prune(
+        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+    ) -> tuple[str, ...]:
+        return await self._store.prune(now=now, max_bytes=max_bytes, in_use=in_use)
 
     async def erase(self, tenant: str) -> Erased:
         if self.failure is not None:

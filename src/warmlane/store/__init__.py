@@ -13,7 +13,7 @@ from warmlane.store.base import (
 )
 from warmlane.store.conversations import Continued, ConversationStore
 from warmlane.store.open import key_file_of, open_store
-from warmlane.store.runs import LoggedEvent, LostRun, RunLog
+from warmlane.store.runs import LoggedEvent, LostRun, OwnRun, RunLog
 
 __all__ = [
     "Chain",
@@ -23,6 +23,7 @@ __all__ = [
     "Erased",
     "LoggedEvent",
     "LostRun",
+    "OwnRun",
     "ResponseStore",
     "Retention",
     "RunLog",

@@ -1,12 +1,13 @@
 """What a response store keeps, and what may be asked of one.
 
 All times are Unix seconds and come from the caller, so that a store has no clock of its own. A row expires when its
-`expires_at` is strictly past; from then on it is not read any more, and `prune` deletes it once it is not worked on.
+`expires_at`, and that of every row that continues it, is strictly past; from then on it is not read any more, and
+`prune` deletes it once it is not worked on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -19,6 +20,10 @@ from warmlane.store.conversations import Continued, ConversationStore
 from warmlane.store.runs import RunLog
 
 DAY_S = 86_400.0
+
+HELD_S = 60.0
+"""How long an expired row stays before it is deleted, not to be read any more, and how long one that is in use is kept
+at a time: every server that shares the store prunes in that time, and says what it uses."""
 
 
 class TurnStatus(StrEnum):
@@ -99,7 +104,7 @@ class Chain:
 class Retention:
     """How long rows live, in seconds. A request may ask for `min_s` to `max_s`; silence means `default_s`.
 
-    Each row expires by its own time. A chain lives as long as the first of its rows to go.
+    Each row has a time of its own, and lives longer as long as one lives that continues it.
     """
 
     default_s: float = 7 * DAY_S
@@ -182,17 +187,20 @@ class ResponseStore(Protocol):
         ...
 
     async def history(self, response_id: str, tenant: str, *, now: float) -> Chain | None:
-        """The chain that ends in `response_id`, in one query. None if that row, or any ancestor of it, is unknown,
-        foreign, deleted, pruned or expired: half a conversation is not one."""
+        """The chain that ends in `response_id`, in one query. None if that row has expired, or it or any ancestor of it
+        is unknown, foreign, deleted or pruned: half a conversation is not one."""
         ...
 
     async def delete(self, response_id: str, tenant: str) -> bool:
         """Delete the tenant's row of that id; False if there is none. Turns chained on it lose their history."""
         ...
 
-    async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
-        """Delete expired rows, then make the rest at most `max_bytes` of payload (None: no cap). Returns the ids of
-        the deleted responses, so that what was warm for them can go too.
+    async def prune(
+        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+    ) -> tuple[str, ...]:
+        """Delete what expired more than `HELD_S` ago, then make the rest at most `max_bytes` of payload (None: no cap).
+        Returns the ids of the deleted responses, so that what was warm for them can go too. `in_use` are ids and
+        tenants of responses that turns of this server are about to continue: they do not expire meanwhile.
 
         For the cap whole conversations go, those first that were used the longest ago: the trees of responses chained
         on each other, and conversation objects. The one used last stays, however large it is. A run that has not ended

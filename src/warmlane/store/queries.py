@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from warmlane.store.base import HELD_S
 from warmlane.store.schema import conversations, responses
 
 MAX_CHAIN_TURNS = 100_000
@@ -16,27 +17,45 @@ MAX_CHAIN_TURNS = 100_000
 
 def live_row(response_id: str, tenant: str, now: float) -> sa.Select[tuple[object, ...]]:
     """The tenant's row of that id, unless it expired."""
-    return sa.select(responses).where(is_row(response_id, tenant), responses.c.expires_at >= now)
+    return sa.select(responses).where(is_live(response_id, tenant, now))
 
 
 def is_row(response_id: str, tenant: str) -> sa.ColumnElement[bool]:
     return sa.and_(responses.c.id == response_id, responses.c.tenant == tenant)
 
 
+def is_live(response_id: str, tenant: str, now: float) -> sa.ColumnElement[bool]:
+    """The tenant's row of that id, if its time is not up, or something that continues it lives."""
+    below = (
+        sa.select(responses.c.id, responses.c.expires_at, responses.c.seen_at)
+        .where(responses.c.previous_response_id == response_id, responses.c.tenant == tenant)
+        .cte("below", recursive=True)
+    )
+    further = responses.alias("further")
+    below = below.union(
+        sa.select(further.c.id, further.c.expires_at, further.c.seen_at)
+        .join(below, further.c.previous_response_id == below.c.id)
+        .where(further.c.tenant == tenant)
+    )
+    # Only asked where the row's own time is up.
+    continued = sa.exists().where(sa.or_(below.c.expires_at >= now, below.c.seen_at.is_not(None)))
+    return sa.and_(is_row(response_id, tenant), sa.or_(responses.c.expires_at >= now, continued))
+
+
 def chain_rows(response_id: str, tenant: str, now: float) -> sa.Select[tuple[object, ...]]:
-    """The row and all its live ancestors of the same tenant, oldest first.
+    """The row, if it lives, and all its ancestors of the same tenant, oldest first: they live as long as it does.
 
     The chain is whole iff the first row has no `previous_response_id`.
     """
     tip = (
         sa.select(responses.c.id, responses.c.previous_response_id, sa.literal(0).label("age"))
-        .where(is_row(response_id, tenant), responses.c.expires_at >= now)
+        .where(is_live(response_id, tenant, now))
         .cte("chain", recursive=True)
     )
     chain = tip.union_all(
         sa.select(responses.c.id, responses.c.previous_response_id, tip.c.age + 1)
         .join(tip, responses.c.id == tip.c.previous_response_id)
-        .where(responses.c.tenant == tenant, responses.c.expires_at >= now, tip.c.age < MAX_CHAIN_TURNS)
+        .where(responses.c.tenant == tenant, tip.c.age < MAX_CHAIN_TURNS)
     )
     return (
         sa.select(
@@ -66,8 +85,30 @@ def is_unfinished() -> sa.ColumnElement[bool]:
 
 
 def expired(now: float) -> sa.ColumnElement[bool]:
-    """The rows whose time is up. Those that are worked on go once they have ended."""
-    return sa.and_(responses.c.expires_at < now, ~is_unfinished())
+    """The rows to delete: what was up `HELD_S` ago and nothing that lives continues. Those that are worked on go once
+    they have ended."""
+    child = responses.alias("child")
+    return sa.and_(responses.c.expires_at < now - HELD_S, ~is_unfinished(), ~sa.exists().where(_keeps(child, now)))
+
+
+def outlived(now: float, *, ids: Collection[str] | None = None) -> sa.Select[tuple[str, str | None, float]]:
+    """Rows whose time is up, of these ids if they are given, though something that lives continues them directly; with
+    the time until which they are to live."""
+    child = responses.alias("child")
+    until = sa.case((child.c.seen_at.is_not(None), now + HELD_S), else_=child.c.expires_at)
+    rows = (
+        sa.select(responses.c.id, responses.c.previous_response_id, sa.func.max(until).label("until"))
+        .join(child, _keeps(child, now))
+        .where(responses.c.expires_at < now)
+        .group_by(responses.c.id, responses.c.previous_response_id)
+    )
+    return rows if ids is None else rows.where(responses.c.id.in_(ids))
+
+
+def _keeps(child: sa.FromClause, now: float) -> sa.ColumnElement[bool]:
+    """Whether `child` continues the row, and lives or is worked on."""
+    continues = sa.and_(child.c.previous_response_id == responses.c.id, child.c.tenant == responses.c.tenant)
+    return sa.and_(continues, sa.or_(child.c.expires_at >= now, child.c.seen_at.is_not(None)))
 
 
 def in_idle_chains(chains: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -81,10 +122,6 @@ def insert_missing(table: sa.Table, dialect: sa.Dialect) -> sqlite.Insert | post
     """An insert that leaves alone the rows that are there."""
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     return insert(table).on_conflict_do_nothing()
-
-
-def delete_row(response_id: str, tenant: str) -> sa.Delete:
-    return sa.delete(responses).where(is_row(response_id, tenant))
 
 
 class Unit(StrEnum):

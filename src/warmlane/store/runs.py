@@ -31,6 +31,14 @@ class LostRun(msgspec.Struct, frozen=True):
     tenant: str
 
 
+class OwnRun(msgspec.Struct, frozen=True):
+    """A run of this server. `cancelled`: a server was asked to stop it."""
+
+    id: str
+    tenant: str
+    cancelled: bool
+
+
 class RunLog(Protocol):
     """A run is a response whose row is there before its outcome is. Raises like `ResponseStore`.
 
@@ -52,6 +60,15 @@ class RunLog(Protocol):
     ) -> bool:
         """Move a run that has not ended on, or end it without an outcome. False if there is no such run, or it has
         ended: it then stays as it is."""
+        ...
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        """Have the server of a run know, by its `mine`, that it is to stop. False if there is no such run, or it has
+        ended."""
+        ...
+
+    async def mine(self) -> tuple[OwnRun, ...]:
+        """The runs of this server that have not ended, as far as the store knows."""
         ...
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:

@@ -14,7 +14,7 @@ responses = sa.Table(
     sa.Column("id", AnyText, primary_key=True),
     sa.Column("tenant", AnyText, nullable=False),
     sa.Column("model", AnyText, nullable=False),
-    # Not a foreign key: a parent may expire before its child, and may never have been stored at all.
+    # Not a foreign key: a parent may be deleted before its child, and may never have been stored at all.
     sa.Column("previous_response_id", AnyText, nullable=True),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -33,6 +33,8 @@ responses = sa.Table(
     sa.Column("server", AnyText, nullable=True),
     sa.Column("seen_at", sa.Double, nullable=True),
     sa.Column("events_bytes", sa.BigInteger, nullable=False),
+    # Any server may ask for it; the one that works on it heeds it.
+    sa.Column("cancelled", sa.Boolean, nullable=False),
     sa.Index("ix_responses_expires_at", "expires_at"),
     sa.Index("ix_responses_chain", "chain", "created_at", "size_bytes", "events_bytes", "seen_at"),
     sa.Index("ix_responses_tenant", "tenant"),
@@ -42,6 +44,12 @@ sa.Index(
     responses.c.server,
     sqlite_where=responses.c.server.is_not(None),
     postgresql_where=responses.c.server.is_not(None),
+)
+sa.Index(
+    "ix_responses_previous",
+    responses.c.previous_response_id,
+    sqlite_where=responses.c.previous_response_id.is_not(None),
+    postgresql_where=responses.c.previous_response_id.is_not(None),
 )
 
 response_events = sa.Table(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from warmlane.store import queries
 from warmlane.store.base import Chain, Erased, StoredTurn
 from warmlane.store.conversations import Continued
 from warmlane.store.database import Database
 from warmlane.store.dropping import BATCH_BYTES, BATCH_ROWS, Dropper
+from warmlane.store.keeping import Keeper
 from warmlane.store.rows import to_chain_turn, to_turn
 from warmlane.store.schema import conversations, responses
 from warmlane.store.sql_conversations import SqlConversations, append_turn
@@ -26,6 +27,7 @@ class SqlResponseStore:
         self._database = database
         self._batch = batch
         self._dropper = Dropper(database, rows=batch, n_bytes=batch_bytes)
+        self._keeper = Keeper(database, rows=batch)
         self._runs = SqlRuns(database, server=server)
         self._conversations = SqlConversations(database)
 
@@ -47,9 +49,12 @@ class SqlResponseStore:
         return await self._database.run(self._history(response_id, tenant, now))
 
     async def delete(self, response_id: str, tenant: str) -> bool:
-        return await self._database.run(self._delete(response_id, tenant))
+        return bool((await self._dropper.responses(queries.is_row(response_id, tenant))).response_ids)
 
-    async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
+    async def prune(
+        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+    ) -> tuple[str, ...]:
+        await self._keeper.keep(now=now, in_use=in_use)
         expired = await self._dropper.responses(queries.expired(now))
         gone = list(expired.response_ids)
         beyond = [] if max_bytes is None else await self._database.run(self._beyond(max_bytes))
@@ -87,11 +92,6 @@ class SqlResponseStore:
             return None
         turns = [turn for turn in map(to_chain_turn, rows) if turn is not None]
         return Chain(tuple(turns)) if len(turns) == len(rows) else None
-
-    async def _delete(self, response_id: str, tenant: str) -> bool:
-        async with self._database.writing() as connection:
-            result = await connection.execute(queries.delete_row(response_id, tenant))
-            return result.rowcount > 0
 
     async def _beyond(self, max_bytes: int) -> list[tuple[str, str]]:
         async with self._database.reading() as connection:

@@ -11,7 +11,7 @@ from warmlane.store.base import StoredTurn, TurnStatus
 from warmlane.store.conversations import Continued
 from warmlane.store.database import Database
 from warmlane.store.rows import to_columns
-from warmlane.store.runs import EVENTS_PAGE, LOST_AFTER_S, LoggedEvent, LostRun
+from warmlane.store.runs import EVENTS_PAGE, LOST_AFTER_S, LoggedEvent, LostRun, OwnRun
 from warmlane.store.schema import response_events, responses
 from warmlane.store.servers import Listener, is_alive
 from warmlane.store.sql_conversations import append_turn
@@ -38,6 +38,12 @@ class SqlRuns:
         self, response_id: str, tenant: str, status: TurnStatus, *, error: bytes | None = None
     ) -> bool:
         return await self._database.run(self._set_status(response_id, tenant, status, error))
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        return await self._database.run(self._ask_to_cancel(response_id, tenant))
+
+    async def mine(self) -> tuple[OwnRun, ...]:
+        return await self._database.run(self._mine())
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
         return await self._database.run(self._append(response_id, tenant, events))
@@ -88,6 +94,17 @@ class SqlRuns:
                     await connection.execute(_grown(counted, -known_bytes))
         return True
 
+    async def _ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        asked = sa.update(responses).where(queries.is_row(response_id, tenant), _UNFINISHED).values(cancelled=True)
+        async with self._database.writing() as connection:
+            return (await connection.execute(asked)).rowcount > 0
+
+    async def _mine(self) -> tuple[OwnRun, ...]:
+        mine = sa.select(responses.c.id, responses.c.tenant, responses.c.cancelled)
+        async with self._database.reading() as connection:
+            rows = await connection.execute(mine.where(responses.c.server == self._server))
+            return tuple(OwnRun(*row) for row in rows)
+
     async def _events(
         self, response_id: str, tenant: str, now: float, after: int, limit: int
     ) -> tuple[LoggedEvent, ...] | None:
@@ -98,7 +115,7 @@ class SqlRuns:
                 response_events,
                 sa.and_(response_events.c.response_id == responses.c.id, response_events.c.sequence > after),
             )
-            .where(queries.is_row(response_id, tenant), responses.c.expires_at >= now)
+            .where(queries.is_live(response_id, tenant, now))
             .order_by(response_events.c.sequence)
             .limit(limit)
         )

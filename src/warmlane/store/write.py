@@ -15,7 +15,7 @@ async def write_row(
     connection: AsyncConnection, turn: StoredTurn, *, server: str | None, seen_at: float | None
 ) -> None:
     """Replace the turn's row, or write a new one."""
-    values = {**to_columns(turn), "server": server, "seen_at": seen_at}
+    values = {**to_columns(turn), "server": server, "seen_at": seen_at, "cancelled": False}
     replace = sa.update(responses).where(queries.is_row(turn.id, turn.tenant)).values(values)
     if (await connection.execute(replace)).rowcount:
         return

@@ -123,7 +123,8 @@ class Spine:
 
         Raises `StoreUnavailable`.
         """
-        gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes)
+        in_use = [key for running in self._running.values() if (key := running.turn.continues)]
+        gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes, in_use=in_use)
         drop_warm(self._parts, gone, None)
         return len(gone)
 

@@ -94,6 +94,12 @@ class Turn:
         self._history = History()
         self._deleted = False
 
+    @property
+    def continues(self) -> tuple[str, str] | None:
+        """Id and tenant of the response that the client named as the one before."""
+        previous = self._request.previous_response_id
+        return None if previous is None else (previous, self._request.tenant)
+
     def delete(self) -> None:
         """The client deleted the response this turn will be: stop, or if it has committed leave no row."""
         self._deleted = True

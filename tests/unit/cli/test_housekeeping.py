@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from support.holding import HoldingStore
-from support.spine import rig
+from support.spine import read, rig
 from warmlane.cli.housekeeping import Housekeeper
+from warmlane.conversation.events import Failed
 from warmlane.errors import StoreUnavailable
 from warmlane.store import ResponseStore
+from warmlane.turns.cancel import TurnCancelled
 from warmlane.turns.runs import StoredRuns
 
 
@@ -18,11 +22,13 @@ class Store(HoldingStore):
     hindrance: Exception | None = None
     pruned = 0
 
-    async def prune(self, *, now: float, max_bytes: int | None = None) -> tuple[str, ...]:
+    async def prune(
+        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+    ) -> tuple[str, ...]:
         self.pruned += 1
         if self.hindrance is not None:
             raise self.hindrance
-        return await super().prune(now=now, max_bytes=max_bytes)
+        return await super().prune(now=now, max_bytes=max_bytes, in_use=in_use)
 
 
 @pytest.mark.parametrize("hindrance", [StoreUnavailable("away"), RuntimeError("a bug")])
@@ -40,3 +46,23 @@ async def test_a_chore_that_fails_does_not_end_housekeeping(hindrance: Exception
         stores[0].hindrance = None
         await keeper.once()
         assert stores[0].pruned == 2
+
+
+async def test_a_run_that_another_server_was_asked_to_cancel_is_stopped() -> None:
+    async with rig() as r:
+        runs = StoredRuns(r.store, unix_now=lambda: 0.0)
+        keeper = Housekeeper(r.host, r.store, r.spine, runs, max_bytes=None)
+        asked = [r.ask("SLOW:1000 " + "x" * 500, background=True) for _ in range(2)]
+        for request in asked:
+            await runs.begin(request)
+        streams = [r.start(request) for request in asked]
+        for stream in streams:
+            await anext(stream)
+        await r.store.runs.ask_to_cancel(asked[1].response_id, "")
+        await keeper.heed()
+
+        last = (await read(streams[1]))[-1]
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, TurnCancelled)
+        assert r.spine.cancel(asked[0].response_id, "")
+        assert isinstance((await read(streams[0]))[-1], Failed)

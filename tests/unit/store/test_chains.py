@@ -64,23 +64,6 @@ async def test_a_chain_with_a_deleted_member_is_gone(store: ResponseStore, missi
     assert await chain_ids(store, "c") is None
 
 
-async def test_a_chain_with_an_expired_ancestor_is_gone(store: ResponseStore) -> None:
-    await store.save(turn("a", expires_at=NOW + 5))
-    await store.save(turn("b", "a", expires_at=NOW + 50))
-
-    assert await chain_ids(store, "b", NOW + 5) == ["a", "b"]
-    assert await chain_ids(store, "b", NOW + 6) is None
-
-
-async def test_a_chain_with_a_pruned_ancestor_is_gone(store: ResponseStore) -> None:
-    await store.save(turn("a", expires_at=NOW + 5))
-    await store.save(turn("b", "a"))
-    await store.prune(now=NOW + 6)
-
-    assert await chain_ids(store, "b", NOW) is None
-    assert await store.get("b", "ada", now=NOW) is not None
-
-
 async def test_a_chain_never_crosses_into_another_tenant(store: ResponseStore) -> None:
     await store.save(turn("a", tenant="bob"))
     await store.save(turn("b", "a", tenant="ada"))

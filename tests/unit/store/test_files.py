@@ -118,7 +118,7 @@ async def test_an_older_schema_is_copied_before_it_is_changed(tmp_path: Path) ->
     scripts = tmp_path / "migrations"
     shutil.copytree(Path(warmlane.store.migrations.__file__).parent, scripts)
     (scripts / "versions" / "r9001_next.py").write_text(
-        'from alembic import op\nrevision = "9001"\ndown_revision = "0002"\n'
+        'from alembic import op\nrevision = "9001"\ndown_revision = "0003"\n'
         'def upgrade(): op.execute("ALTER TABLE responses ADD COLUMN extra TEXT")\n'
     )
 
@@ -127,11 +127,11 @@ async def test_an_older_schema_is_copied_before_it_is_changed(tmp_path: Path) ->
         migrate(connection, back_up=partial(back_up, path), scripts=str(scripts))
     engine.dispose()
 
-    copy = tmp_path / "warmlane.db.backup-0002"
+    copy = tmp_path / "warmlane.db.backup-0003"
     assert mode_of(copy) == 0o600
     with sqlite3.connect(copy) as old, sqlite3.connect(path) as new:
         assert old.execute("SELECT id FROM responses").fetchall() == [("r1",)]
-        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
         assert new.execute("SELECT id, extra FROM responses").fetchall() == [("r1", None)]
 
 

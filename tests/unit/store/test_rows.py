@@ -23,6 +23,7 @@ from warmlane.conversation.turn import (
 )
 from warmlane.errors import StoreUnavailable
 from warmlane.store import ResponseStore, Retention, StoredTurn, TurnStatus, open_store, stored_turn
+from warmlane.store.base import HELD_S
 from warmlane.store.rows import to_columns, to_turn
 from warmlane.store.schema import responses
 
@@ -69,7 +70,9 @@ def test_every_turn_survives_its_row(original: StoredTurn) -> None:
     engine = sa.create_engine("sqlite://")
     responses.metadata.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(sa.insert(responses).values(**to_columns(original), chain="", events_bytes=0))
+        connection.execute(
+            sa.insert(responses).values(**to_columns(original), chain="", events_bytes=0, cancelled=False)
+        )
         row = connection.execute(sa.select(responses)).mappings().one()
     engine.dispose()
 
@@ -130,11 +133,11 @@ async def test_delete_says_whether_there_was_a_row(store: ResponseStore) -> None
 
 async def test_prune_takes_the_expired_then_the_oldest(store: ResponseStore) -> None:
     for n in range(10):
-        await store.save(turn(f"r{n}", created_at=NOW + n, expires_at=NOW + (5 if n == 9 else 100)))
+        await store.save(turn(f"r{n}", created_at=NOW + n, expires_at=NOW + (5 if n == 9 else 1000)))
     row_bytes = to_columns(turn("r0"))["size_bytes"]
     assert isinstance(row_bytes, int)
 
-    gone = await store.prune(now=NOW + 50, max_bytes=3 * row_bytes)
+    gone = await store.prune(now=NOW + 6 + HELD_S, max_bytes=3 * row_bytes)
 
     assert gone[0] == "r9"
     assert sorted(gone) == ["r0", "r1", "r2", "r3", "r4", "r5", "r9"]

@@ -13,7 +13,7 @@ import pytest
 
 from unit.store.turns import NOW, outcome, turn
 from warmlane.conversation.kept import Conversation
-from warmlane.store import Continued, LoggedEvent, LostRun, ResponseStore, StoredTurn, TurnStatus, open_store
+from warmlane.store import Continued, LoggedEvent, LostRun, OwnRun, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.database import Database
 from warmlane.store.rows import to_columns
 from warmlane.store.runs import LOST_AFTER_S
@@ -255,3 +255,30 @@ def test_an_outcome_is_what_ends_a_run_well() -> None:
     assert run("r1").output is None
     assert turn("r1").output == outcome("answer r1").message
     assert [s for s in TurnStatus if not s.ended] == [TurnStatus.QUEUED, TurnStatus.IN_PROGRESS]
+
+
+async def test_a_server_knows_its_runs_and_which_of_them_are_to_stop(store: ResponseStore) -> None:
+    await store.runs.begin(run("r1"))
+    await store.runs.begin(run("r2", tenant="bob"))
+    await store.save(turn("r3"))
+    assert not await store.runs.ask_to_cancel("r2", "ada")
+    assert await store.runs.ask_to_cancel("r2", "bob")
+    assert await store.runs.ask_to_cancel("r2", "bob")
+
+    assert set(await store.runs.mine()) == {OwnRun("r1", "ada", False), OwnRun("r2", "bob", True)}
+    await store.runs.complete(turn("r2", tenant="bob"))
+    assert await store.runs.mine() == (OwnRun("r1", "ada", False),)
+    assert not await store.runs.ask_to_cancel("r2", "bob")
+    assert not await store.runs.ask_to_cancel("r3", "ada")
+
+
+async def test_another_servers_run_is_not_mine_and_can_be_asked_to_stop(tmp_path: Path) -> None:
+    path = str(tmp_path / "warmlane.db")
+    here, there = await open_store(path), await open_store(path)
+    await there.runs.begin(run("r1"))
+
+    assert await here.runs.mine() == ()
+    assert await here.runs.ask_to_cancel("r1", "ada")
+    assert await there.runs.mine() == (OwnRun("r1", "ada", True),)
+    await here.close()
+    await there.close()

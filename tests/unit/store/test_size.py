@@ -13,6 +13,7 @@ from unit.store.turns import NOW, turn
 from warmlane.conversation.kept import Conversation, Entry
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.store import LoggedEvent, ResponseStore, StoredTurn, TurnStatus, open_store
+from warmlane.store.base import HELD_S
 from warmlane.store.database import Database
 from warmlane.store.dropping import BATCH_BYTES
 from warmlane.store.rows import to_columns
@@ -123,9 +124,10 @@ async def test_a_run_that_has_not_ended_stays_with_its_conversation(store: Respo
 
 async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:
     await store.runs.begin(run("r1", expires_at=NOW + 20))
-    assert await store.prune(now=NOW + 30) == ()
+    assert await store.prune(now=NOW + 21 + HELD_S) == ()
     await store.runs.set_status("r1", "ada", TurnStatus.CANCELLED)
-    assert await store.prune(now=NOW + 30) == ("r1",)
+    assert await store.prune(now=NOW + 20 + HELD_S) == ()
+    assert await store.prune(now=NOW + 21 + HELD_S) == ("r1",)
 
 
 @asynccontextmanager
@@ -152,9 +154,9 @@ async def test_more_than_one_transaction_deletes_all_goes(tmp_path: Path) -> Non
     async with small_store(tmp_path / "warmlane.db", batch=3) as (store, deletions):
         for n in range(14):
             await store.save(turn(f"r{n}", expires_at=NOW + n % 2))
-            await store.save(turn(f"s{n}", tenant="bob", created_at=NOW + n))
+            await store.save(turn(f"s{n}", tenant="bob", created_at=NOW + n, expires_at=NOW + 1000))
 
-        assert len(await store.prune(now=NOW + 0.5)) == 7
+        assert len(await store.prune(now=NOW + 0.5 + HELD_S)) == 7
         assert len((await store.erase("ada")).response_ids) == 7
         assert len(await store.prune(now=NOW, max_bytes=1)) == 13
         assert (await store.erase("bob")).response_ids == ("s13",)
