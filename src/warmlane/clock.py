@@ -34,3 +34,13 @@ class SystemClock:
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         return asyncio.get_running_loop().call_later(max(0.0, when - self.now()), callback)
+
+
+async def sleep_until(clock: Clock, when: float) -> None:
+    """Wait until `clock.now() >= when`."""
+    woken = asyncio.Event()
+    timer = clock.call_at(when, woken.set)
+    try:
+        await woken.wait()
+    finally:
+        timer.cancel()

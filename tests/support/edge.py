@@ -62,7 +62,14 @@ class Connection:
     """One request on an ASGI app, with the client's side in the test's hands."""
 
     def __init__(
-        self, app: ASGIApp, path: str, body: bytes | dict[str, Any] | None, *, headers: dict[str, str] | None = None
+        self,
+        app: ASGIApp,
+        path: str,
+        body: bytes | dict[str, Any] | None,
+        *,
+        headers: dict[str, str] | None = None,
+        method: str = "POST",
+        query: str = "",
     ) -> None:
         """Sends `body` whole; None sends nothing yet."""
         self.sent: list[Message] = []
@@ -77,11 +84,11 @@ class Connection:
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
-            "method": "POST",
+            "method": method,
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in names.items()],
             "client": ("127.0.0.1", 5000),

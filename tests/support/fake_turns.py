@@ -281,9 +281,23 @@ class FakeRuns:
     archive: FakeArchive
     log: dict[tuple[str, str], list[LoggedEvent]] = field(default_factory=dict)
     down: Exception | None = None
+    attended: set[tuple[str, str]] = field(default_factory=set)
+    asked_to_cancel: list[str] = field(default_factory=list)
+
+    def leave(self, response_id: str, tenant: str) -> None:
+        self.attended.discard((response_id, tenant))
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        self._check()
+        row = self.archive.rows.get((tenant, response_id))
+        if row is None or row.status not in ("queued", "in_progress"):
+            return False
+        self.asked_to_cancel.append(response_id)
+        return True
 
     async def begin(self, request: TurnRequest) -> None:
         self._check()
+        self.attended.add((request.response_id, request.tenant))
         key = (request.tenant, request.response_id)
         self.archive.rows[key] = Archived(request.response_id, request.echo, None, 0.0, request.input, "queued")
         self.log[key] = []

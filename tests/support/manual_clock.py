@@ -25,6 +25,11 @@ class ManualClock:
     def now(self) -> float:
         return self._now_s
 
+    @property
+    def pending(self) -> int:
+        """How many callbacks are still to come."""
+        return sum(not timer.cancelled for timer in self._timers)
+
     def call_at(self, when: float, callback: Callable[[], None]) -> _ManualTimer:
         timer = _ManualTimer(when, callback)
         self._timers.append(timer)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from starlette.types import Message, Send
 
 from warmlane.api import jsonio
-from warmlane.clock import Clock
+from warmlane.clock import Clock, sleep_until
 
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -82,7 +82,7 @@ class EventWriter:
     async def keep_alive(self, frames: Callable[[], Iterable[bytes]]) -> None:
         """Write `frames()` whenever nothing else was written for `keep_alive_s`; runs until cancelled or ended."""
         while not self._closed:
-            await _until(self._clock, self._last_write_s + self._keep_alive_s)
+            await sleep_until(self._clock, self._last_write_s + self._keep_alive_s)
             async with self._lock:
                 if not self._closed and self._clock.now() >= self._last_write_s + self._keep_alive_s:
                     await self._write(frames())
@@ -98,12 +98,3 @@ class EventWriter:
         finally:
             stall.cancel()
         self._last_write_s = self._clock.now()
-
-
-async def _until(clock: Clock, when: float) -> None:
-    woken = asyncio.Event()
-    timer = clock.call_at(when, woken.set)
-    try:
-        await woken.wait()
-    finally:
-        timer.cancel()

@@ -110,8 +110,9 @@ async def _keep_house(
     keeper = Housekeeper(parts.host, parts.store, spine, runs, max_bytes=int(settings.store_max_size) or None)
     # Once before the first request, so that nobody sees a run in progress that a killed server has left.
     await keeper.once()
-    task = asyncio.create_task(keeper.run(), name="housekeeping")
-    opened.callback(task.cancel)
+    for work in (keeper.run(), keeper.listen()):
+        task = asyncio.create_task(work, name="housekeeping")
+        opened.callback(task.cancel)
 
 
 async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExitStack) -> SpineParts:

@@ -1,4 +1,5 @@
-"""What a server does now and then: warm sessions and rows that have had their time go, lost runs are ended."""
+"""What a server does now and then: warm sessions and rows that have had their time go, lost runs are ended, and runs
+that another server was asked to cancel are stopped."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from warmlane.turns.spine import Spine
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 15.0
+
+LISTEN_EVERY_S: Final = 1.0
+"""How often a server that attends background responses asks whether one of them is to stop."""
 
 LOST_RUN: Final = b'{"code":"server_error","message":"The server stopped before the response was finished."}'
 """The `error` of a response in progress whose server is gone."""
@@ -39,6 +43,22 @@ class Housekeeper:
             await asyncio.sleep(EVERY_S)
             await self.once()
 
+    async def listen(self) -> None:
+        """Stop the runs that are to stop, every `LISTEN_EVERY_S` until cancelled."""
+        while True:
+            await asyncio.sleep(LISTEN_EVERY_S)
+            try:
+                await self.heed()
+            except StoreUnavailable:
+                log.debug("the store could not be asked for cancellations")
+            except Exception:
+                log.exception("listening for cancellations failed")
+
+    async def heed(self) -> None:
+        """Stop the runs that another server was asked to cancel. Raises `StoreUnavailable`."""
+        for response_id, tenant in await self._runs.to_cancel():
+            self._spine.cancel(response_id, tenant)
+
     async def once(self) -> None:
         """Do every chore. One that fails is logged, and hinders neither the others nor the next time."""
         for chore in (self._sweep, self._settle, self._tend, self._tidy):
@@ -57,7 +77,7 @@ class Housekeeper:
     async def _settle(self) -> None:
         ended = await self._runs.settle()
         if ended:
-            log.info("%d responses in the background were ended late", ended)
+            log.info("%d responses in the background were ended or deleted late", ended)
 
     async def _tend(self) -> None:
         lost = await self._store.runs.tend(now=time.time(), error=LOST_RUN)

@@ -18,7 +18,16 @@ class RunArchive(Protocol):
     """Runs, each its tenant's own. Every method raises `StoreUnavailable`."""
 
     async def begin(self, request: TurnRequest) -> None:
-        """Write the row of a run that waits."""
+        """Write the row of a run that waits. It is to be left at its end, unless this raises: then there is no row, or
+        soon none."""
+        ...
+
+    def leave(self, response_id: str, tenant: str) -> None:
+        """Nobody here attends the run any more."""
+        ...
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        """Have a run of another server stop, within a second or two where that server lives. False if it has ended."""
         ...
 
     async def progress(self, response_id: str, tenant: str) -> None:
@@ -50,15 +59,38 @@ class StoredRuns:
 
     An end the store did not take is owed: `tend` keeps this server's rows alive, so that without it such a run would
     be in progress for ever. A store that is away begins no runs, so what is owed is bounded by those that ran.
+    For the same reason a row that nobody attends is deleted: its client was told that it did not begin, as the store
+    took it too late.
     """
 
     def __init__(self, store: ResponseStore, *, unix_now: Callable[[], float]) -> None:
         self._log = store.runs
         self._unix_now = unix_now
+        self._store = store
         self._owed: dict[tuple[str, str], _End] = {}
+        self._attended: set[tuple[str, str]] = set()
 
     async def begin(self, request: TurnRequest) -> None:
-        await self._log.begin(queued_turn(request, created_at=self._unix_now()))
+        run = (request.response_id, request.tenant)
+        self._attended.add(run)
+        try:
+            await self._log.begin(queued_turn(request, created_at=self._unix_now()))
+        except BaseException:
+            self._attended.discard(run)
+            raise
+
+    def leave(self, response_id: str, tenant: str) -> None:
+        self._attended.discard((response_id, tenant))
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        return await self._log.ask_to_cancel(response_id, tenant)
+
+    async def to_cancel(self) -> list[tuple[str, str]]:
+        """Ids and tenants of the attended runs that other servers were asked to cancel. Raises `StoreUnavailable`."""
+        if not self._attended:
+            return []
+        asked = [(run.id, run.tenant) for run in await self._log.mine() if run.cancelled]
+        return [run for run in asked if run in self._attended]
 
     async def progress(self, response_id: str, tenant: str) -> None:
         await self._log.set_status(response_id, tenant, TurnStatus.IN_PROGRESS)
@@ -69,14 +101,22 @@ class StoredRuns:
         await self._settle(response_id, tenant)
 
     async def settle(self) -> int:
-        """End the runs whose end the store has not taken. To be called every few seconds; returns how many ended.
+        """End the runs whose end the store has not taken, and delete those that nobody attends. To be called every few
+        seconds; returns how many there were.
 
         Raises `StoreUnavailable`; the others stay owed.
         """
         owed = tuple(self._owed)
         for response_id, tenant in owed:
             await self._settle(response_id, tenant)
-        return len(owed)
+        return len(owed) + await self._delete_unattended()
+
+    async def _delete_unattended(self) -> int:
+        stored = [(run.id, run.tenant) for run in await self._log.mine()]
+        unattended = [run for run in stored if run not in self._attended and run not in self._owed]
+        for response_id, tenant in unattended:
+            await self._store.delete(response_id, tenant)
+        return len(unattended)
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:
         await self._log.append(response_id, tenant, events)

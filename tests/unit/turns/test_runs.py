@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -10,7 +11,17 @@ from support.holding import HoldingStore
 from warmlane.conversation.messages import Message, Role, Text
 from warmlane.conversation.turn import Dialect, TurnRequest
 from warmlane.errors import StoreUnavailable
-from warmlane.store import LoggedEvent, LostRun, ResponseStore, RunLog, StoredTurn, TurnStatus, open_store
+from warmlane.store import (
+    Continued,
+    LoggedEvent,
+    LostRun,
+    OwnRun,
+    ResponseStore,
+    RunLog,
+    StoredTurn,
+    TurnStatus,
+    open_store,
+)
 from warmlane.turns.runs import StoredRuns
 
 ASKED = TurnRequest(
@@ -26,14 +37,33 @@ ASKED = TurnRequest(
 
 
 class Log:
-    """A run log whose rows do not change while it is `down`."""
+    """A run log whose rows do not change while it is `down`. One that is `late` says that it took no run, and takes it
+    all the same when `arrive` is called."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self.down = False
+        self.late = False
+        self._under_way: list[StoredTurn] = []
 
     async def begin(self, turn: StoredTurn) -> None:
+        if self.late:
+            self._under_way.append(turn)
+            raise StoreUnavailable("The response store did not answer within 5 s.")
         await self._log.begin(turn)
+
+    async def arrive(self) -> None:
+        for turn in self._under_way:
+            await self._log.begin(turn)
+
+    async def complete(self, turn: StoredTurn, *, continued: Continued | None = None) -> bool:
+        return await self._log.complete(turn, continued=continued)
+
+    async def ask_to_cancel(self, response_id: str, tenant: str) -> bool:
+        return await self._log.ask_to_cancel(response_id, tenant)
+
+    async def mine(self) -> tuple[OwnRun, ...]:
+        return await self._log.mine()
 
     async def set_status(
         self, response_id: str, tenant: str, status: TurnStatus, *, error: bytes | None = None
@@ -100,3 +130,60 @@ async def test_an_end_that_was_stored_is_not_owed(store: Store) -> None:
     await runs.end("resp_1", "ann", cancelled=True)
     assert (await status(store))[0] == "cancelled"
     assert await runs.settle() == 0
+
+
+async def test_a_run_the_store_took_too_late_is_deleted(store: Store) -> None:
+    runs = StoredRuns(store, unix_now=lambda: 0.0)
+    store.log.late = True
+    with pytest.raises(StoreUnavailable):
+        await runs.begin(ASKED)
+    assert await runs.settle() == 0
+    await store.log.arrive()
+    assert (await status(store))[0] == "queued"
+
+    assert await runs.settle() == 1
+    assert await store.get("resp_1", "ann", now=0.0) is None
+    assert await runs.settle() == 0
+
+
+async def test_a_run_whose_client_went_while_it_was_begun_is_deleted(store: Store) -> None:
+    runs = StoredRuns(store, unix_now=lambda: 0.0)
+    beginning = asyncio.create_task(runs.begin(ASKED))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.wait([beginning])
+    while await store.get("resp_1", "ann", now=0.0) is None:
+        await asyncio.sleep(0.001)
+
+    assert await runs.settle() == 1
+    assert await store.get("resp_1", "ann", now=0.0) is None
+
+
+async def test_a_run_that_is_attended_or_whose_end_is_owed_stays(store: Store) -> None:
+    runs = StoredRuns(store, unix_now=lambda: 0.0)
+    await runs.begin(ASKED)
+    assert await runs.settle() == 0
+    assert (await status(store))[0] == "queued"
+    store.log.down = True
+    with pytest.raises(StoreUnavailable):
+        await runs.end("resp_1", "ann", error=b"{}")
+    runs.leave("resp_1", "ann")
+    store.log.down = False
+
+    assert await runs.settle() == 1
+    assert await status(store) == ("failed", b"{}")
+
+
+async def test_only_what_is_attended_here_and_not_over_is_to_be_cancelled(store: Store) -> None:
+    runs = StoredRuns(store, unix_now=lambda: 0.0)
+    assert not await runs.ask_to_cancel("resp_1", "ann")
+    await runs.begin(ASKED)
+    assert await runs.to_cancel() == []
+    assert not await runs.ask_to_cancel("resp_1", "bob")
+    assert await runs.ask_to_cancel("resp_1", "ann")
+    assert await runs.to_cancel() == [("resp_1", "ann")]
+    assert await StoredRuns(store, unix_now=lambda: 0.0).to_cancel() == []
+
+    await runs.end("resp_1", "ann", cancelled=True)
+    assert await runs.to_cancel() == []
+    assert not await runs.ask_to_cancel("resp_1", "ann")

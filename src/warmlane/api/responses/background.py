@@ -2,7 +2,7 @@
 
     POST {background} → row `queued` → turn, attended by a task of the host's → its events logged → row ended
 
-Whoever follows a run that this process attends reads its events as they come; of any other, what the store has of it.
+Whoever follows a run that this process attends reads its events as they come; of any other, as they reach the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warmlane.api.guard import log_unexpected
 from warmlane.api.responses.events import ResponsesStream
 from warmlane.api.responses.live import LiveRun, RunWriter
 from warmlane.api.responses.render import ResponseFacts, render_response
-from warmlane.api.responses.replay import ending, replay
+from warmlane.api.responses.replay import ended_elsewhere, ending, replay
 from warmlane.api.responses.wire import ResponseFault
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
@@ -61,6 +61,7 @@ class BackgroundRuns:
                 raise first.error
         except BaseException as error:
             await self._take_back(request, error)
+            self._edge.runs.leave(request.response_id, request.tenant)
             raise
         run = self._live[request.tenant, request.response_id] = LiveRun(_warnings(first))
         renderer = cast(ResponsesStream, prepared.stream)
@@ -73,11 +74,14 @@ class BackgroundRuns:
         return self._live.get((tenant, response_id))
 
     async def cancel(self, response_id: str, tenant: str) -> None:
-        """Have a run of this process stop, and wait until it has. A no-op for one that has ended."""
+        """Have a run stop, and wait until it has; for one of another server at most `ELSEWHERE_S`. A no-op for one that
+        has ended. Raises `ResponseNotFound` and `StoreUnavailable`."""
         run = self.live(response_id, tenant)
         if run is not None:
             self._edge.turns.cancel(response_id, tenant)
             await run.finished()
+        elif await self._edge.runs.ask_to_cancel(response_id, tenant):
+            await ended_elsewhere(self._edge, response_id, tenant)
 
     async def follow(self, response_id: str, tenant: str, after: int) -> AsyncIterator[LoggedEvent]:
         """Its events behind number `after`. Raises `ResponseNotFound` and `StoreUnavailable`."""
@@ -95,7 +99,9 @@ class BackgroundRuns:
         finally:
             attended.stream.close()
             attended.run.end()
-            del self._live[attended.request.tenant, attended.request.response_id]
+            request = attended.request
+            del self._live[request.tenant, request.response_id]
+            self._edge.runs.leave(request.response_id, request.tenant)
 
     async def _take_back(self, request: TurnRequest, error: BaseException) -> None:
         """Leave no row that waits for ever. Raises nothing: the caller is to be told `error`."""
@@ -173,8 +179,9 @@ class _Attended:
     async def _failed(self, failed: Failed) -> None:
         cancelled = isinstance(failed.error, TurnCancelled)
         fault = None if cancelled else _fault(wire_error(failed.error))
-        await _end(self.edge, self.request, cancelled=cancelled, fault=fault)
+        # Whoever follows on another server looks for the last events until the row has ended.
         await self.writer.flush()
+        await _end(self.edge, self.request, cancelled=cancelled, fault=fault)
 
 
 async def _end(edge: Edge, request: TurnRequest, *, cancelled: bool, fault: ResponseFault | None) -> None:

@@ -21,6 +21,9 @@ from warmlane.turns.runs import LoggedEvent
 FLUSH_EVENTS: Final = 128
 """How many events wait in memory before they are logged. A run whose server is killed has failed all the same."""
 
+FLUSH_S: Final = 1.0
+"""How long events wait for others to be logged with: who follows on another server reads them from the log."""
+
 BATCH_EVENTS: Final = 1000
 """The most that are written at once, however many wait for a store that was away."""
 
@@ -78,6 +81,7 @@ class RunWriter:
         self._request = request
         self._run = run
         self._n_logged = 0
+        self._flushed_s = edge.clock.now()
         self._started = False
         self._told_started = False
         self._stopping = False
@@ -109,6 +113,7 @@ class RunWriter:
     async def flush(self) -> bool:
         """Log what the run has had by now. False if the store did not take it: the rest then stays unlogged."""
         until = len(self._run.events)
+        self._flushed_s = self._edge.clock.now()
         try:
             while batch := self._run.events[self._n_logged : min(self._n_logged + BATCH_EVENTS, until)]:
                 await self._edge.runs.append(self._request.response_id, self._request.tenant, batch)
@@ -124,7 +129,8 @@ class RunWriter:
 
     @property
     def _owes_events(self) -> bool:
-        return len(self._run.events) - self._n_logged >= FLUSH_EVENTS
+        n_waiting = len(self._run.events) - self._n_logged
+        return n_waiting >= FLUSH_EVENTS or (n_waiting > 0 and self._edge.clock.now() - self._flushed_s >= FLUSH_S)
 
     async def _write(self) -> None:
         retry_s = FIRST_RETRY_S

@@ -64,7 +64,7 @@ class _Stored:
         if not ResponseFacts.from_echo(archived.echo).background:
             raise InvalidRequest("'stream': only background responses can be streamed again.", param="stream")
         after = _starting_after(request.query_params.get("starting_after"))
-        return EventsResponse(self._edge, self._runs.follow(*_whose(request), after), ignored)
+        return EventsResponse(self._edge, self._runs.follow(*_whose(request), after), ignored, after=after)
 
     async def cancel(self, request: Request) -> Response:
         archived = await self._found(request)
