@@ -3,12 +3,14 @@
 # make test    every test that needs no special hardware, the contract and real-model ones included
 # make soak    the long randomised runs
 # make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
+# make clients what other people's clients make of the server: installs them below .clients, needs the network once
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
 # make clean   remove the virtualenv and every cache
 #
 # PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve, CHECKED=1 leaves out of make test
 # what make check has just run. A whole comparison:
 #   make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server"
+# CLIENTS="litellm llm" has make clients run only these, SERVER_PYTHON=PATH has it serve with another interpreter.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -20,6 +22,8 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+SERVER_PYTHON ?= $(BIN)/python
+CLIENTS ?= $(basename $(notdir $(wildcard tests/clients/python/requirements/*.txt)))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)",$$/\1/p' pyproject.toml)
@@ -27,7 +31,7 @@ VENV_STAMP := $(VENV)/.made
 LLAMA_STAMP := $(VENV)/.$(subst ==,-,$(LLAMA))
 INSTALL_STAMP := $(VENV)/.installed
 
-.PHONY: help serve install check test soak bench peer clean tools
+.PHONY: help serve install check test clients soak bench peer clean tools
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -51,6 +55,17 @@ test: $(INSTALL_STAMP)
 soak: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/soak --timeout=7200
 
+clients: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) $(CLIENTS:%=.clients/%/.installed)
+	@SERVER_PYTHON="$(SERVER_PYTHON)" ./tests/clients/python/run $(CLIENTS)
+	@if [ -x tests/clients/npm/run ]; then SERVER_PYTHON="$(SERVER_PYTHON)" ./tests/clients/npm/run; fi
+
+# A virtualenv for each, as some need versions of a package that others do not take.
+.clients/%/.installed: tests/clients/python/requirements/%.txt | tools
+	@echo "make: installing the client $*"
+	@$(PYTHON) -m venv --clear .clients/$*
+	@.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
+
 bench: $(INSTALL_STAMP)
 	$(BIN)/python bench/micro_sessions.py
 	$(BIN)/python bench/refusals.py
@@ -64,7 +79,7 @@ peer: .peer/bin/llama-server
 	@PIP="$(PIP)" ./tools/build-peer "$(LLAMA)"
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .clients dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What must be there before anything can be built.

@@ -1,4 +1,4 @@
-"""What the tests of several folders share."""
+"""What the tests of several folders share. Those of the clients run in virtualenvs of their own (`make clients`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from support.postgres import PostgresServer, find_programs, postgres_server
+
+collect_ignore = ["clients"]
 
 
 @pytest.fixture(scope="session")

@@ -41,12 +41,15 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def live_server(
-    *flags: str, store: Path | str | None = None, variables: Mapping[str, str] = MappingProxyType({})
+    *flags: str,
+    store: Path | str | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    python: str = sys.executable,
 ) -> Iterator[LiveServer]:
     """Start a server on a free port and wait until it says where it serves; stop it at the end. `variables` are added
-    to its environment."""
+    to its environment; `python` is the interpreter it is installed in."""
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "warmlane", "serve", "--port", "0"]
+        command = [python, "-m", "warmlane", "serve", "--port", "0"]
         command += ["--store", str(store or Path(scratch) / "responses.db"), *flags]
         process = subprocess.Popen(
             command,
