@@ -12,7 +12,7 @@ from warmlane.engine.turn import Turn
 from warmlane.engine.vectors import common_prefix
 
 MIN_SHARED = 16
-"""Tokens a follower must gain: below this, computing them itself costs less than the wait."""
+"""Tokens a follower must gain: below this, computing them itself costs less than the wait. A spare turn has time."""
 
 MAX_FAILED_DRIVERS = 2
 """A prefix whose driver failed this often may itself be what fails: whoever still waits computes all of it alone."""
@@ -27,12 +27,13 @@ def find_driver(turn: Turn, turns: Iterable[Turn], reusable: Callable[[], int]) 
         return None
     best: Turn | None = None
     reach = 0
+    least = 1 if turn.request.spare else MIN_SHARED
     for other in turns:
         if other.drives and other.request.domain == turn.request.domain:
             shared = min(common_prefix(turn.tokens.view, other.tokens.view), len(turn.tokens) - 1)
-            if shared >= other.computed + MIN_SHARED and shared > reach:
+            if shared >= other.computed + least and shared > reach:
                 best, reach = other, shared
-    if best is None or reach < reusable() + MIN_SHARED:
+    if best is None or reach < reusable() + least:
         return None
     turn.follows, turn.follows_to = best, reach
     return best

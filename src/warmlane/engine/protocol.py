@@ -83,6 +83,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
     `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
     control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too.
+    A `spare` turn takes a seat that no other turn wants, and waits whenever one does.
     """
 
     owner: OwnerId
@@ -95,6 +96,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_logprobs: int | None = None
     special_text: bool = False
     pins: tuple[PinnedPrefix, ...] = ()
+    spare: bool = False
 
 
 class EndReason(StrEnum):

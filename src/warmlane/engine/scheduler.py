@@ -8,8 +8,7 @@ say, and who computes a prefix that several turns wait for, `flights`'.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
 from warmlane.engine.checks import problem_of
@@ -17,6 +16,7 @@ from warmlane.engine.counters import Counters
 from warmlane.engine.flights import find_driver, land, still_follows
 from warmlane.engine.grammar import Constraint, GrammarError, GrammarFault
 from warmlane.engine.messages import FailureKind, TurnFailed, TurnOutput
+from warmlane.engine.order import Order
 from warmlane.engine.pace import Pace
 from warmlane.engine.prefix_cache import CacheSettings, Interest, PrefixCache
 from warmlane.engine.protocol import EndReason, GenerateRequest, OwnerId
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Turns, their order, and the steps that advance them. Used by one thread; never blocks but in `step`.
 
-    Turns are served first come first served, `capacity` at a time; only a turn with little to compute passes a long
-    prefill, every second step. `now` is a monotonic clock in seconds, `entropy` a
+    Turns are served first come first served, `capacity` at a time, in the order that `Order` keeps; only a turn with
+    little to compute passes a long prefill, every second step. `now` is a monotonic clock in seconds, `entropy` a
     source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first.
     """
 
@@ -52,7 +52,6 @@ class Scheduler:
         self._backend = backend
         self._tokenizer = backend.tokenizer
         self._flat = flat
-        self._capacity = 1 if flat else min(capacity, info.n_seq_max)
         self._now = now
         self._entropy = entropy
         self._window = min(info.window, info.n_cells)
@@ -63,8 +62,7 @@ class Scheduler:
             backend, sharing=not flat, settings=cache or CacheSettings(), disk=disk, interests=self._interests, now=now
         )
         self.pool = self.cache.pool
-        self._queue: deque[Turn] = deque()
-        self._decoding: list[Turn] = []
+        self._order = Order(1 if flat else min(capacity, info.n_seq_max))
         self._outputs: list[TurnOutput] = []
         self._counters = Counters()
         self._short_passed = False
@@ -73,22 +71,22 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether the next step has anything to do; not for turns that only wait for their grammar."""
-        return bool(self._decoding or self._outputs or any(t.ready for t in self._queue))
+        return bool(self._order.decoding or self._outputs or any(t.ready for t in self._order.queue))
 
     def submit(self, turn_id: int, request: GenerateRequest) -> None:
         """Queue a turn; what can never run is refused with the next step's outputs. Ids grow. A turn with a grammar
         keeps its place, and lets others pass until `compiled`."""
-        running = [t.request.owner for t in self._turns()]
+        running = [t.request.owner for t in self._order]
         problem = problem_of(request, window=self._window, n_vocab=self._n_vocab, running=running)
         if problem is not None:
             self._outputs.append(TurnOutput(turn_id, problem))
             return
         self._changed = True
-        self._queue.append(Turn(turn_id, request, window=self._window, entropy=self._entropy))
+        self._order.queue.append(Turn(turn_id, request, window=self._window, entropy=self._entropy))
 
     def compiled(self, turn_id: int, grammar: Constraint | GrammarError) -> None:
         """The grammar of a submitted turn, or why it has none; the turn may be gone by now."""
-        turn = self._find(turn_id)
+        turn = self._order.find(turn_id)
         if turn is None:
             return
         if isinstance(grammar, GrammarError):
@@ -98,7 +96,7 @@ class Scheduler:
 
     def cancel(self, turn_id: int) -> None:
         """End the turn without another event; its cells stay its owner's as far as they were computed."""
-        turn = self._find(turn_id)
+        turn = self._order.find(turn_id)
         if turn is not None:
             self._detach(turn)
         self._outputs = [o for o in self._outputs if o.turn != turn_id]
@@ -117,7 +115,7 @@ class Scheduler:
     def reset(self) -> None:
         """Flat: empty the one cache. Paged: nothing."""
         if self._flat:
-            for turn in tuple(self._turns()):
+            for turn in tuple(self._order):
                 self._fail(turn, "The engine's cache was reset while this turn ran.")
             self.cache.clear()
 
@@ -129,7 +127,7 @@ class Scheduler:
         if planned:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
-        if not self._queue and not self._decoding:
+        if not self._order.any:
             self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
@@ -137,16 +135,16 @@ class Scheduler:
 
     def close(self, timeout_s: float) -> None:
         """Save what is warm to the disk tier, for at most this long. No turn goes on afterwards."""
-        for turn in tuple(self._turns()):
+        for turn in tuple(self._order):
             self._detach(turn)
         self.cache.close(timeout_s)
 
     def stats(self) -> EngineStats:
         return self._counters.stats(
-            waiting=sum(t.chain is None for t in self._queue),
-            following=sum(t.follows is not None for t in self._queue),
-            prefilling=sum(t.chain is not None for t in self._queue),
-            decoding=len(self._decoding),
+            waiting=sum(t.chain is None for t in self._order.queue),
+            following=sum(t.follows is not None for t in self._order.queue),
+            prefilling=sum(t.chain is not None for t in self._order.queue),
+            decoding=len(self._order.decoding),
             sequences=self._backend.info.n_seq_max,
             prefill_ms_per_token=self._pace.prefill_ms_per_token or 0.0,
             cache=self.cache,
@@ -156,15 +154,17 @@ class Scheduler:
         """Only where turns or chains came or went since the last time: it looks at every chain."""
         if self._changed:
             self._changed = False
-            self.cache.trim(busy=bool(self._queue or self._decoding))
+            self.cache.trim(busy=self._order.any)
 
     # plan
 
     def _plan(self) -> list[tuple[Turn, Slice]]:
         """The next batch: decode rows, then a slice of one turn's prefill."""
         while True:
-            rows = [(t, t.next_slice(1)) for t in self._decoding[: self._n_batch]]
-            prefill = self._next_prefill()
+            while (spare := self._order.out_of_seat()) is not None:
+                self._preempt(spare)
+            prefill = self._next_prefill()  # first: placing it may take spare turns out
+            rows = [(t, t.next_slice(1)) for t in self._order.decoding[: self._n_batch]]
             if prefill is not None and prefill.chain is not None:
                 limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
                 limit = min(limit, self.cache.slice_limit(prefill.chain, prefill.remaining))
@@ -187,11 +187,9 @@ class Scheduler:
     def _first_ready(self, *, short: bool = False) -> Turn | None:
         """The first turn in the queue that has or gets a place, with little to compute if `short`. Those who wait for
         another's prefill keep their claim on a seat, and nobody is placed before one who waits for cells."""
-        seats = self._capacity - len(self._decoding) - sum(t.chain is not None for t in self._queue)
+        seats = self._order.free_seats
         blocked = False
-        for turn in tuple(self._queue):
-            if not turn.ready:
-                continue
+        for turn in self._order.waiting:
             if turn.chain is not None:
                 if not short or turn.remaining <= self._pace.short:
                     return turn
@@ -210,7 +208,7 @@ class Scheduler:
         """Whether another turn is computing what this one would compute."""
         if still_follows(turn):
             return True
-        driver = find_driver(turn, self._queue, lambda: self._reusable(turn))
+        driver = find_driver(turn, self._order.queue, lambda: self._reusable(turn))
         if driver is not None and driver.chain is not None:
             self.cache.leave_way_back(driver.chain, turn.follows_to)
         return driver is not None
@@ -221,14 +219,11 @@ class Scheduler:
     def _place(self, turn: Turn) -> bool:
         """Give the turn a chain. False if it has to wait until running turns give cells back."""
         request = turn.request
-        placed = [t for t in self._turns() if t.chain is not None]
-        running, _, _ = self.pool.cells_by_state()
-        owed = running + sum(t.remaining for t in placed)
-        fresh = len(turn.tokens)
-        if not turn.alone:
-            fresh -= self.pool.held_by_running(request.owner, request.domain, turn.tokens.view)
-        if placed and owed + fresh > self.pool.table.n_cells:
-            return False
+        while not self._has_cells_for(turn):
+            spare = None if request.spare else self._order.newest(spare=True)
+            if spare is None:
+                return False
+            self._preempt(spare)
         placement = self.cache.place(
             request.owner,
             request.domain,
@@ -244,22 +239,35 @@ class Scheduler:
         turn.short = turn.remaining <= self._pace.short
         if turn.placed_at is None:
             turn.placed_at = self._now()
-            self._counters.placed(turn.n_prompt, placement)
+            if not request.spare:  # its prompt was counted with the turn it goes beside
+                self._counters.placed(turn.n_prompt, placement)
             self._outputs.append(TurnOutput(turn.id, turn.placed(placement)))
         return True
 
+    def _has_cells_for(self, turn: Turn) -> bool:
+        placed = self._order.placed
+        running, _, _ = self.pool.cells_by_state()
+        owed = running + sum(t.remaining for t in placed)
+        fresh = len(turn.tokens)
+        if not turn.alone:
+            fresh -= self.pool.held_by_running(turn.request.owner, turn.request.domain, turn.tokens.view)
+        return not placed or owed + fresh <= self.pool.table.n_cells
+
     def _make_room(self) -> None:
-        """Running turns need more cells than there are: the newest gives its own up and starts over later; nothing it
-        has sent is sent again. The oldest is never chosen, so there is always progress."""
-        placed = sorted((t for t in self._turns() if t.chain is not None), key=lambda t: t.id)
-        newest = placed[-1]
-        if len(placed) == 1:
-            self._fail(newest, "The KV cache has too few cells for this turn alone.", drop=True)
-            return
+        """Running turns need more cells than there are: one gives its own up. Of those that are not spare the oldest is
+        never chosen, nor of spare ones alone, so there is always progress."""
+        turn = self._order.newest()
+        assert turn is not None
+        if len(self._order.placed) == 1:
+            self._fail(turn, "The KV cache has too few cells for this turn alone.", drop=True)
+        else:
+            self._preempt(turn)
+
+    def _preempt(self, turn: Turn) -> None:
+        """The turn starts over later, from what is left of its cells; nothing it has sent is sent again."""
         self._counters.preemptions += 1
-        self._queue.remove(newest) if newest in self._queue else self._decoding.remove(newest)
-        self._queue.appendleft(newest)
-        self._leave_chain(newest)
+        self._order.requeue(turn, first=True)
+        self._leave_chain(turn)
 
     # compute
 
@@ -277,7 +285,7 @@ class Scheduler:
         except DecodeFailed as failure:
             self._isolate(planned, failure)
         else:
-            rows = sum(t in self._decoding for t, _ in planned)
+            rows = sum(t in self._order.decoding for t, _ in planned)
             tokens = sum(s.tokens.size for _, s in planned) - rows
             self._pace.observe(decode_rows=rows, prefill_tokens=tokens, took_ms=(self._now() - started) * 1e3)
             self._take(planned, decoded)
@@ -312,10 +320,9 @@ class Scheduler:
 
     def _yield_place(self, turn: Turn) -> None:
         """A turn whose prefill cannot go on now lets those behind it go first."""
-        if turn in self._queue:
+        if turn in self._order.queue:
             turn.stalled = True
-            self._queue.remove(turn)
-            self._queue.append(turn)
+            self._order.requeue(turn, first=False)
 
     def _advance(self, turn: Turn, decoded: Decoded, index: int) -> None:
         """All of the turn's tokens are computed: sample the next."""
@@ -335,9 +342,7 @@ class Scheduler:
             self._fail(turn, "The engine failed while it sampled this turn.", drop=True)
             return
         self._counters.output_tokens += 1
-        if turn in self._queue:
-            self._queue.remove(turn)
-            self._decoding.append(turn)
+        self._order.start_decoding(turn)
         if chunk is not None:
             self._outputs.append(TurnOutput(turn.id, chunk))
         if reason is not None:
@@ -355,16 +360,13 @@ class Scheduler:
         self._outputs.append(TurnOutput(turn.id, TurnFailed(kind, message)))
 
     def _fail_turn_of(self, owner: OwnerId, message: str) -> None:
-        for turn in tuple(self._turns()):
+        for turn in tuple(self._order):
             if turn.request.owner == owner:
                 self._fail(turn, message)
 
     def _detach(self, turn: Turn, *, drop: bool = False, failed: bool = False) -> None:
         """Take the turn out of the order; its chain becomes its owner's, or is dropped."""
-        if turn in self._decoding:
-            self._decoding.remove(turn)
-        else:
-            self._queue.remove(turn)
+        self._order.remove(turn)
         self._leave_chain(turn, drop=drop, failed=failed)
 
     def _leave_chain(self, turn: Turn, *, drop: bool = False, failed: bool = False) -> None:
@@ -375,20 +377,14 @@ class Scheduler:
         if chain is None:
             return
         self.pool.stop(chain)
-        heir = land(turn, self._queue, failed=failed)
+        heir = land(turn, self._order.queue, failed=failed)
         if heir is not None:
             self._place(heir)
         if drop and self.pool.holds(chain):
             self.pool.drop(chain)
 
     def _interests(self) -> list[Interest]:
-        return [(t.request.domain, t.tokens.view) for t in self._turns()]
-
-    def _turns(self) -> Sequence[Turn]:
-        return (*self._decoding, *self._queue)
-
-    def _find(self, turn_id: int) -> Turn | None:
-        return next((t for t in self._turns() if t.id == turn_id), None)
+        return [(t.request.domain, t.tokens.view) for t in self._order]
 
 
 def _kind(fault: SequenceFault | DecodeFailed) -> FailureKind:

@@ -92,6 +92,7 @@ class Bench:
         compile_now: bool = True,
         pin_tokens: int = 0,
         pin_s: float = 300.0,
+        spare: bool = False,
     ) -> int:
         turn = self.n_turns
         self.n_turns += 1
@@ -108,6 +109,7 @@ class Bench:
             top_logprobs=top_logprobs,
             special_text=special_text,
             pins=(PinnedPrefix(pin_tokens, pin_s),) if pin_tokens else (),
+            spare=spare,
         )
         self.scheduler.submit(turn, request)
         if grammar is not None:

@@ -36,6 +36,7 @@ submits = st.tuples(
     st.sampled_from((None, 1, 2)),
     st.sampled_from(GRAMMARS),
     st.booleans(),
+    st.booleans(),
 )
 actions = st.one_of(
     submits,
@@ -71,11 +72,11 @@ def alone(prompt: str, max_tokens: int, seed: int | None, grammar: str | None = 
     return b.text(b.ask(prompt, max_tokens=max_tokens, sampling=sampling(seed), grammar=grammar))
 
 
-def play(b: Bench, script: list[tuple]) -> dict[int, Asked]:
+def play(b: Bench, script: list[tuple], capacity: int) -> dict[int, Asked]:
     asked = {}
     for action in script:
         match action:
-            case ("submit", prompt, owner, domain, max_tokens, seed, grammar, compile_now):
+            case ("submit", prompt, owner, domain, max_tokens, seed, grammar, compile_now, spare):
                 turn = b.submit(
                     prompt,
                     owner=owner,
@@ -84,6 +85,7 @@ def play(b: Bench, script: list[tuple]) -> dict[int, Asked]:
                     sampling=sampling(seed),
                     grammar=grammar,
                     compile_now=compile_now,
+                    spare=spare,
                 )
                 asked[turn] = Asked(prompt, domain, max_tokens, seed, grammar)
             case ("compile",):
@@ -98,6 +100,8 @@ def play(b: Bench, script: list[tuple]) -> dict[int, Asked]:
             case ("truncate", owner, length):
                 assert b.scheduler.truncate(OwnerId(1, owner), length)
         b.check_accounts()
+        stats = b.scheduler.stats()
+        assert stats.decoding_turns + stats.prefilling_turns <= capacity
     b.compile()
     b.run()
     return asked
@@ -107,7 +111,7 @@ def play(b: Bench, script: list[tuple]) -> dict[int, Asked]:
 @given(script=st.lists(actions, max_size=40), capacity=st.integers(1, 4), n_batch=st.sampled_from((7, 32)))
 def test_every_turn_says_what_it_says_alone(script: list[tuple], capacity: int, n_batch: int) -> None:
     b = bench(n_cells=N_CELLS, n_seq_max=5, capacity=capacity, n_batch=n_batch, hash_mode=True)
-    asked = play(b, script)
+    asked = play(b, script, capacity)
     for turn, request in asked.items():
         events = b.events[turn]
         expected = request.answer
