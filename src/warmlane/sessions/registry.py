@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 
@@ -17,7 +16,7 @@ from warmlane.sessions.pool import Entry, EntryId, Sentinel, WarmPool
 from warmlane.sessions.reasons import MissReason
 from warmlane.sessions.scoping import MIN_KEY_CHARS, Secrets
 from warmlane.sessions.session import ChatSession, Hold, SessionDefaults, SessionEngine
-from warmlane.sessions.waiting import wait_for_tasks
+from warmlane.sessions.waiting import holds_in_time
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +198,9 @@ class SessionRegistry:
         intact = False
         try:
             if lease.hit and self._fate(lease) is None:
-                intact = await self._rolled_back(lease.session)
+                intact = await holds_in_time(
+                    lease.session.rollback(), clock=self._clock, timeout_s=self._disposals.timeout_s
+                )
         finally:
             self._discharge_stale()
             source, fate = lease.source, self._fate(lease)
@@ -216,6 +217,11 @@ class SessionRegistry:
         self._check_live(lease)
         self._close(lease, self._fate(lease) or MissReason.EVICTED)
         self._start_disposal(lease.session, lease.started)
+
+    def discard(self, lease: Lease, sibling: ChatSession) -> None:
+        """Dispose in the background a sibling of the leased session that its maker is done with."""
+        sibling.purge = lease.dropped
+        self._start_disposal(sibling, lease.started)
 
     async def dispose(self, session: ChatSession) -> None:
         """Dispose a session the caller holds, and wait at most `disposal_timeout_s`. Raises what went wrong, and then
@@ -362,16 +368,6 @@ class SessionRegistry:
             await self._disposals.wait(lease.started)
         else:
             await self._disposals.flush(self._disposals.timeout_s)
-
-    async def _rolled_back(self, session: ChatSession) -> bool:
-        """Whether the engine confirms within the disposal timeout; an engine that hangs must not hold the seat."""
-        task = asyncio.get_running_loop().create_task(session.rollback(), name="roll back a turn")
-        try:
-            deadline = self._clock.now() + self._disposals.timeout_s
-            await wait_for_tasks((task,), clock=self._clock, deadline=deadline)
-            return task.done() and task.result()
-        finally:
-            task.cancel()
 
     def _check_live(self, lease: Lease) -> None:
         if self._live.of(lease.session) is not lease:

@@ -86,8 +86,8 @@ class ChatSession:
     """
 
     __slots__ = (
-        "_busy", "_committed", "_disposed", "_ended", "_engine", "_open", "_owners", "defaults", "domain", "history",
-        "hold", "owner", "purge",
+        "_aside", "_busy", "_committed", "_disposed", "_ended", "_engine", "_open", "_owners", "defaults", "domain",
+        "history", "hold", "owner", "purge",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class ChatSession:
         self._busy = False
         self._open = False
         self._ended = False
+        self._aside = False
         self._disposed = False
         self.domain = domain
         self.defaults = defaults
@@ -164,6 +165,7 @@ class ChatSession:
         top_logprobs: int | None = None,
         special_text: bool = False,
         pins: tuple[PinnedPrefix, ...] = (),
+        spare: bool = False,
     ) -> AsyncGenerator[EngineEvent, None]:
         """Run one turn on the engine and pass its events on. Close the generator (`contextlib.aclosing`) to cancel.
         See `GenerateRequest` for what the options mean.
@@ -172,12 +174,12 @@ class ChatSession:
         back, and what `Engine.generate` raises.
         """
         self._check_usable()
-        if self._open:
+        if self._open and not self._aside:
             raise SessionError("Commit or roll back the turn before the next one.")
         limit = self.defaults.max_output_tokens
         with self._flight():
             owner = self._establish_owner()
-            self._open, self._ended = True, False
+            self._open, self._ended, self._aside = True, False, False
             events = self._engine.generate(
                 GenerateRequest(
                     owner=owner,
@@ -190,6 +192,7 @@ class ChatSession:
                     top_logprobs=top_logprobs,
                     special_text=special_text,
                     pins=pins,
+                    spare=spare,
                 )
             )
             try:
@@ -210,6 +213,21 @@ class ChatSession:
         if not self._open:
             raise SessionError("There is no turn to end.")
         self._ended = True
+
+    def set_aside(self) -> None:
+        """The reply that came is not the one to keep: `generate` may be called once more in the same turn.
+
+        Raises `SessionError` if there is no finished turn.
+        """
+        self._check_usable()
+        if not (self._open and self._ended):
+            raise SessionError("There is no finished turn to set aside.")
+        self._ended, self._aside = False, True
+
+    def sibling(self) -> ChatSession:
+        """A session for another reply to this one's prompt: of the same engine, domain and defaults, without history.
+        It is its maker's to dispose."""
+        return ChatSession(self._engine, domain=self.domain, defaults=self.defaults)
 
     def commit(self, history: tuple[Message, ...], n_tokens: int) -> None:
         """The turn succeeded: `history` with its reply is the conversation now, `n_tokens` the length of its cells.
@@ -233,7 +251,7 @@ class ChatSession:
             self.history = self._committed.history
             if not self._open:
                 return True
-            self._ended = False
+            self._ended = self._aside = False
             if self.owner is not None and not await self._truncated(self.owner):
                 return False
             self._open = False
@@ -249,7 +267,7 @@ class ChatSession:
             self.owner = None
             self.history = ()
             self._committed = _START
-            self._open = self._ended = False
+            self._open = self._ended = self._aside = False
             await self._release_owners()
 
     async def dispose(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from typing import TypeVar
 
 from warmlane.clock import Clock
@@ -42,3 +42,14 @@ async def wait_for_tasks(
             timer.cancel()
         for task in watched:
             task.remove_done_callback(finished)
+
+
+async def holds_in_time(question: Coroutine[None, None, bool], *, clock: Clock, timeout_s: float) -> bool:
+    """Whether the answer is yes and comes within the time; an engine that hangs must not hold a seat. Raises what the
+    question raises."""
+    task = asyncio.get_running_loop().create_task(question)
+    try:
+        await wait_for_tasks((task,), clock=clock, deadline=clock.now() + timeout_s)
+        return task.done() and task.result()
+    finally:
+        task.cancel()

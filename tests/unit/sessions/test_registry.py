@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 
 import pytest
 
@@ -562,6 +563,24 @@ async def test_a_delete_drops_the_cells_and_an_eviction_leaves_them_to_share() -
     desk.registry.clear()
     await desk.registry.flush_disposals()
     assert len(desk.engine.purged) == 1
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_sibling_is_disposed_before_the_lane_is_left_and_as_its_session_is(deleted: bool) -> None:
+    desk = Desk()
+    lease = desk.registry.lease(desk.query("a"))
+    sibling = lease.session.sibling()
+    async with aclosing(sibling.generate((1, 2, 3))) as events:
+        async for _ in events:
+            pass
+    if deleted:
+        assert desk.registry.drop("a", tenant="ann")
+    desk.registry.discard(lease, sibling)
+    assert desk.registry.pending_disposals == 1
+    await desk.registry.flush_before_leave(lease)
+    assert sibling.disposed
+    assert not lease.session.disposed
+    assert len(desk.engine.purged) == deleted
 
 
 async def test_a_delete_during_an_interrupted_turn_disposes_too() -> None:

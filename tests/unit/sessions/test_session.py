@@ -162,6 +162,53 @@ async def test_rollback_truncates_to_the_length_before_the_turn() -> None:
     session.commit((), 4)
 
 
+async def test_a_reply_that_is_set_aside_is_generated_again_in_the_same_turn() -> None:
+    engine = OwnerEngine()
+    session = session_of(engine)
+    await run(session, (1, 2, 3))
+    session.commit((user("a"),), 4)
+    with pytest.raises(SessionError):
+        session.set_aside()
+    owner = session.owner
+    for _ in range(2):
+        await run(session, (1, 2, 3, 4, 5, 6))
+        session.set_aside()
+        with pytest.raises(SessionError):
+            session.commit((), 0)
+        with pytest.raises(SessionError):
+            session.set_aside()
+    assert session.turn_open
+    await run(session, (1, 2, 3, 4, 5, 6))
+    with pytest.raises(SessionError, match="roll back"):
+        await run(session)
+    session.commit((user("b"),), 7)
+    assert (session.owner, session.turns, session.tokens) == (owner, 2, 7)
+
+
+async def test_a_turn_whose_reply_was_set_aside_is_rolled_back_like_any_other() -> None:
+    engine = OwnerEngine()
+    session = session_of(engine)
+    await run(session, (1, 2, 3))
+    session.commit((user("a"),), 4)
+    await run(session, (1, 2, 3, 4, 5, 6))
+    session.set_aside()
+    assert session.owner is not None
+    assert await session.rollback()
+    assert (engine.cells[session.owner], session.history, session.turn_open) == (4, (user("a"),), False)
+
+
+async def test_a_sibling_has_cells_of_its_own_in_the_same_domain() -> None:
+    engine = OwnerEngine()
+    session = session_of(engine)
+    sibling = session.sibling()
+    await run(session)
+    await run(sibling)
+    assert sibling.owner not in (None, session.owner)
+    assert (sibling.domain, sibling.defaults, sibling.history) == (session.domain, session.defaults, ())
+    await sibling.dispose()
+    assert not session.disposed
+
+
 async def test_rollback_undoes_a_rebase_and_asks_no_engine_before_the_turn() -> None:
     desk = Desk()
     await desk.turn(desk.query("a", history=(user("x"),)))
