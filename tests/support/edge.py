@@ -233,13 +233,17 @@ def check_messages(events: list[dict[str, Any]], *, complete: bool = True) -> No
     assert open_index is None or not complete
 
 
-def check_chat(chunks: list[dict[str, Any]]) -> None:
+def check_chat(chunks: list[dict[str, Any]], *, n_choices: int = 1) -> None:
+    """Every chunk valid by the vendor's types; each choice opened before and ended behind all it says."""
     for chunk in chunks:
         ChatCompletionChunk.model_validate(chunk)
-    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    of_choice = [[c for chunk in chunks for c in chunk["choices"] if c["index"] == i] for i in range(n_choices)]
+    assert sum(map(len, of_choice)) == sum(len(chunk["choices"]) for chunk in chunks)
+    for said in of_choice:
+        assert said[0]["delta"]["role"] == "assistant"
+        ended = [choice["finish_reason"] is not None for choice in said]
+        assert ended == [False] * (len(said) - 1) + [True]
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
-    finishes = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]]
-    assert [finish is not None for finish in finishes] == [False] * (len(finishes) - 1) + [True]
 
 
 def deltas(chunks: list[dict[str, Any]], key: str) -> Iterator[Any]:

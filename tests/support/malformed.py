@@ -74,7 +74,7 @@ _COMMON: dict[str, tuple[object, ...]] = {
     "stream": (1, "yes", [], {}),
     "cache_salt": (*_NO_STRING, "", "s" * 300),
     "tool_choice": ({"type": "any"}, {"type": "function", "name": "f"}, {"type": "tool", "name": "f"}),
-    "n": (2, 7),
+    "n": (17, 0),
     "logit_bias": ({"50256": -100},),
 }
 _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {

@@ -121,6 +121,7 @@ async def rig(
     start_engine: Callable[[EngineConfig], Awaitable[Engine]] = LocalEngine.start,
     wrap_store: Callable[[ResponseStore], ResponseStore] = lambda store: store,
     tasks: TurnTasks | None = None,
+    output_format: str | None = None,
 ) -> AsyncIterator[Rig]:
     """`resident` False leaves the model to be loaded by the first request."""
     clock, secrets, loads = clock or SystemClock(), Secrets.in_memory(), list[Binding]()
@@ -142,7 +143,9 @@ async def rig(
     host = ModelHost(tasks=tasks)
     host.add("m", loader=load, cold=lane())
     store = wrap_store(await open_store("memory:"))
-    parts = SpineParts(host=host, store=store, secrets=secrets, clock=clock, unix_now=lambda: 0.0)
+    parts = SpineParts(
+        host=host, store=store, secrets=secrets, clock=clock, unix_now=lambda: 0.0, output_format=output_format
+    )
     try:
         if resident:
             await host.load("m")

@@ -67,6 +67,18 @@ class ToolCallDelta:
     arguments: str
 
 
+Delta = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta
+
+
+@dataclass(frozen=True, slots=True)
+class OtherChoice:
+    """What choice number `index` says, of a turn that makes several. The deltas of the first, number 0, come as they
+    are; those of different choices in any order."""
+
+    index: int
+    delta: Delta
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """Committed, stored if asked, adopted: a client that chains on seeing this hits."""
@@ -82,6 +94,4 @@ class Failed:
     usage: Usage | None = None
 
 
-TurnEvent = (
-    Loading | Validated | Started | TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished | Failed
-)
+TurnEvent = Loading | Validated | Started | Delta | OtherChoice | Finished | Failed

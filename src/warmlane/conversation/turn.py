@@ -46,7 +46,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     `background`: its row was there before the turn began, and if it is not any more the turn leaves none.
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
     row so that a later retrieve can answer with it, and never read behind the edge. `top_logprobs` asks for the log
-    probability of each token of the reply's text, and of that many others beside it; None for none.
+    probability of each token of the reply's text, and of that many others beside it; None for none. `n_choices` replies
+    are made of the one prompt; the conversation goes on from the first.
     """
 
     request_id: str
@@ -72,6 +73,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     text_format: TextFormat | None = None
     thinking: Thinking = Thinking()
     top_logprobs: int | None = None
+    n_choices: int = 1
     pins: tuple[Pin, ...] = ()
     echo: bytes = b"{}"
 
@@ -151,8 +153,17 @@ class Timings(msgspec.Struct, frozen=True):
     decode_ms: float = 0.0
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply beside the first."""
+
+    message: Message
+    stop_reason: StopReason
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that succeeded. `message` is the assistant's, with its sampled tokens; `logprobs` are its text's."""
+    """A turn that succeeded. `message` is the assistant's, with its sampled tokens; `logprobs` are its text's. `others`
+    are the replies made beside it; `usage` is that of all together, the prompt counted once."""
 
     message: Message
     stop_reason: StopReason
@@ -160,4 +171,5 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     cache: CacheFacts
     logprobs: tuple[TokenLogprob, ...] = ()
+    others: tuple[Choice, ...] = ()
     timings: Timings = Timings()

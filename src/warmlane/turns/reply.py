@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from warmlane.conversation.events import Started, TurnEvent
-from warmlane.conversation.turn import Divergence, DivergenceCause, StopReason, Usage
+from warmlane.conversation.events import Delta, Started
+from warmlane.conversation.messages import Message, Role, Sampled
+from warmlane.conversation.turn import Divergence, DivergenceCause, StopReason
 from warmlane.engine import protocol
 from warmlane.engine.protocol import Chunk, Ended, EndReason, EngineEvent, Placed
 from warmlane.errors import EngineFault
@@ -35,19 +36,11 @@ class Reply:
         return self._placed
 
     @property
-    def spent(self) -> Usage | None:
-        """What it has cost so far; None if it never began."""
-        placed, reader = self._placed, self.reader
-        if placed is None:
-            return None
-        return Usage(placed.prompt_tokens, placed.cached_tokens, reader.n_tokens, reader.reasoning_tokens)
-
-    @property
     def cut(self) -> bool:
         """A stop string that the engine does not look for has ended the reply; it must be stopped."""
         return self.reader.stopped is not None and self._ended is None
 
-    def hear(self, event: EngineEvent) -> Sequence[TurnEvent]:
+    def hear(self, event: EngineEvent) -> Sequence[Started | Delta]:
         """What to tell of an event of the engine's."""
         if isinstance(event, Placed):
             self._placed, self._placed_at = event, self._now()
@@ -77,6 +70,12 @@ class Reply:
         if self._ended is None:
             raise EngineFault("The engine ended the turn without saying how.")
         return self._ended
+
+    def message(self, tokenizer: str) -> Message:
+        """What was said, with its tokens. Raises `EngineFault` if it did not end."""
+        ended = self.ending()
+        sampled = Sampled(ended.token_ids, ended.token_text, tokenizer) if ended.token_ids else None
+        return Message(Role.ASSISTANT, self.reader.parts, sampled)
 
     @property
     def stop_reason(self) -> StopReason:

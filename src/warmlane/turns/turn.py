@@ -8,15 +8,15 @@ its seat handed over, whatever the connection does.
 from __future__ import annotations
 
 import itertools
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
 from msgspec import structs
 
 from warmlane.clock import Timer
-from warmlane.conversation.events import Failed, Finished, Loading, Validated
-from warmlane.conversation.messages import Message, Role, Sampled
+from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
+from warmlane.conversation.messages import Role
 from warmlane.conversation.turn import (
     CacheFacts,
     CacheOutcome,
@@ -26,15 +26,15 @@ from warmlane.conversation.turn import (
     Outcome,
     Timings,
     TurnRequest,
-    Usage,
 )
-from warmlane.engine.protocol import Ended, PinnedPrefix, Placed
+from warmlane.engine.protocol import PinnedPrefix, Placed
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery, MissReason
 from warmlane.store import stored_turn
 from warmlane.turns.asked import Asked, messages_of, read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
+from warmlane.turns.choices import Ask, Choices
 from warmlane.turns.constraint import Constraint, constraint_of
 from warmlane.turns.history import History
 from warmlane.turns.parts import ModelPermit, SpineParts
@@ -66,16 +66,6 @@ class _Prepared:
     pins: tuple[PinnedPrefix, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A whole reply. `lost`: most of the prompt was warm once, and is not any more."""
-
-    reply: Reply
-    placed: Placed
-    ended: Ended
-    lost: bool
-
-
 class Turn:
     """One request on its way. `run` never raises; every end is told to the stream exactly once."""
 
@@ -89,7 +79,8 @@ class Turn:
         self._flag = flag
         self._queued_s = 0.0
         self._validated = False
-        self._reply: Reply | None = None
+        self._choices: Choices | None = None
+        self._lost = False
         self._outcome: Outcome | None = None
         self._history = History()
         self._deleted = False
@@ -123,7 +114,7 @@ class Turn:
         finally:
             self._permit.release()
         if failure is not None:
-            await self._stream.finish(Failed(failure, None if self._reply is None else self._reply.spent))
+            await self._stream.finish(Failed(failure, None if self._choices is None else self._choices.spent))
         report(
             self._parts.metrics,
             self._request,
@@ -168,8 +159,8 @@ class Turn:
                         prompt = await self._prompt(lease, prepared)
                         trace = self._trace(binding, prompt)
                         with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.tokens)):
-                            said = await self._generate(lease, prepared, trace, prompt)
-                    self._outcome = self._commit(lease, prepared, trace, said)
+                            choices = await self._generate(lease, prepared, trace, prompt)
+                    self._outcome = self._commit(lease, prepared, trace, choices)
                 except BaseException:
                     await registry.give_back(lease)
                     raise
@@ -268,63 +259,75 @@ class Turn:
             return None  # stored, but prefilled before this process or too long ago: there is nothing to compare
         return divergence
 
-    async def _generate(self, lease: Lease, prepared: _Prepared, trace: Trace, prompt: Prompt) -> _Said:
-        request, prompter = self._request, prepared.asked.prompter
-        parser = prompter.parser(request, prompt, new_call_id=self._new_call_id)
-        # Where there is markup the engine sees it too, and a stop string must not match in it.
-        reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
+    async def _generate(self, lease: Lease, prepared: _Prepared, trace: Trace, prompt: Prompt) -> Choices:
+        request, prompter, registry = self._request, prepared.asked.prompter, prepared.binding.registry
         divergence = self._divergence(trace)
-        reply = Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
-        self._reply = reply
-        self._parts.domains.note(request.tenant, request.domain)
-        events = lease.session.generate(
-            prompt.ids,
-            sampling=request.sampling,
-            max_output_tokens=request.max_output_tokens,
-            stop=() if parser else request.stop,
+
+        def reply() -> Reply:
+            # Where there is markup the engine sees it too, and a stop string must not match in it.
+            parser = prompter.parser(request, prompt, new_call_id=self._new_call_id)
+            reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
+            return Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
+
+        async def tell(event: TurnEvent) -> None:
+            if isinstance(event, Started) and event.cached_tokens < event.prompt_tokens / 2:
+                self._lost = self._parts.traces.knows_half(request.domain, trace)
+            await self._stream.put(event)
+
+        markup = prompter.reads_markup(request)
+        ask = Ask(
+            request=request,
+            prompt=prompt.ids,
+            stop=() if markup else request.stop,
             grammar=prepared.constraint.grammar,
-            top_logprobs=request.top_logprobs,
-            special_text=parser is not None and prompter.form.special_text,
+            special_text=markup and prompter.form.special_text,
             pins=prepared.pins,
         )
-        lost = False
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Placed) and event.cached_tokens < event.prompt_tokens / 2:
-                    lost = self._parts.traces.knows_half(request.domain, trace)
-                for told in reply.hear(event):
-                    await self._stream.put(told)
-                if reply.cut:
-                    break
-        if reply.cut:
-            lease.session.end_here()
-        return _Said(reply, reply.placed, reply.ending(), lost)
+        choices = self._choices = Choices(ask, [reply() for _ in range(request.n_choices)], tell)
+        self._parts.domains.note(request.tenant, request.domain)
+        if registry.paged:
+            await choices.at_once(lease.session, discard=lambda sibling: registry.discard(lease, sibling))
+        else:
+            await choices.in_turn(lease.session)
+        return choices
 
     def _new_call_id(self) -> str:
         prefix = "toolu" if self._request.dialect is Dialect.MESSAGES else "call"
         return f"{prefix}_{self._parts.new_call_id()}"
 
-    def _commit(self, lease: Lease, prepared: _Prepared, trace: Trace, said: _Said) -> Outcome:
+    def _commit(self, lease: Lease, prepared: _Prepared, trace: Trace, choices: Choices) -> Outcome:
         """The reply becomes part of the conversation. No await: it happens whole or not at all."""
-        placed, ended, reader, prompter = said.placed, said.ended, said.reply.reader, prepared.asked.prompter
-        sampled = Sampled(ended.token_ids, ended.token_text, prompter.tokenizer) if ended.token_ids else None
-        message = Message(Role.ASSISTANT, reader.parts, sampled)
+        first, prompter, domain = choices.first, prepared.asked.prompter, self._request.domain
+        ended, leading = first.ending(), choices.leading
+        message = first.message(prompter.tokenizer)
+        others = choices.others(prompter.tokenizer)
         history = (*messages_of(prompter, self._request, prepared.asked.history.messages), message)
         trace = trace.answered(ended.token_ids, ended.token_text)
         lease.session.commit(history, len(trace.tokens))
-        prompter.remember(self._request.domain, message)
-        self._parts.traces.remember(self._request.domain, self._request.response_id, trace)
+        # The last: where another choice says the same, the tokens of the first are warmer.
+        for said in (*(other.message for other in others), message):
+            prompter.remember(domain, said)
+        self._parts.traces.remember(domain, self._request.response_id, trace)
+        placed = leading.placed
         return Outcome(
             message=message,
-            stop_reason=said.reply.stop_reason,
+            stop_reason=first.stop_reason,
             stop_sequence=ended.stop_sequence,
-            usage=Usage(placed.prompt_tokens, placed.cached_tokens, ended.output_tokens, reader.reasoning_tokens),
+            usage=choices.usage,
             cache=CacheFacts(
-                _cache_outcome(lease, placed), _reason(lease, said).value, placed.cached_tokens, said.reply.divergence
+                _cache_outcome(lease, placed), self._reason(lease).value, placed.cached_tokens, leading.divergence
             ),
-            logprobs=reader.logprobs,
-            timings=Timings(self._queued_s * 1000, ended.prefill_ms, ended.decode_ms),
+            logprobs=first.reader.logprobs,
+            others=others,
+            timings=Timings(self._queued_s * 1000, leading.ending().prefill_ms, choices.decode_ms),
         )
+
+    def _reason(self, lease: Lease) -> MissReason:
+        """Why so much was prefilled: what the lookup found, or if that was no miss, that the engine gave up the
+        cells."""
+        if self._lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
+            return MissReason.EVICTED
+        return lease.reason
 
     async def _settle(self, binding: Binding, lease: Lease, outcome: Outcome) -> None:
         """Row, adoption, terminal event, in this order: who chains on seeing the event must hit."""
@@ -377,13 +380,6 @@ def _canonical_instructions(request: TurnRequest) -> str | None:
         return request.instructions
     opening = tuple(itertools.takewhile(lambda m: m.role in (Role.SYSTEM, Role.DEVELOPER), request.input))
     return "\n\n".join(message.text for message in opening) if opening else None
-
-
-def _reason(lease: Lease, said: _Said) -> MissReason:
-    """Why so much was prefilled: what the lookup found, or if that was no miss, that the engine gave up the cells."""
-    if said.lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
-        return MissReason.EVICTED
-    return lease.reason
 
 
 def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:

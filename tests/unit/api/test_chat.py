@@ -138,8 +138,6 @@ async def test_input_in_all_its_shapes(messages: object, expected: list[Message]
         ({"messages": [{"role": "assistant", "function_call": {"name": "f"}}]}, "messages[0].function_call"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]}, "messages[0].content[0].text"),
-        ({"n": 2}, "n"),
-        ({"n": 0}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_completion_tokens": True}, "max_completion_tokens"),
         ({"temperature": 99}, "temperature"),

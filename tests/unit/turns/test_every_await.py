@@ -23,7 +23,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Case:
-    """One turn, continuing a warm one unless `fresh`, and a client that reads it. `queued`: it has to wait first."""
+    """One turn, continuing a warm one unless `fresh`, and a client that reads it. `queued`: it has to wait first;
+    `choices`: it makes several replies."""
 
     def __init__(self, spine: Rig, tasks: ProbedTasks, *, state: str) -> None:
         self.spine = spine
@@ -37,7 +38,8 @@ class Case:
         await self.spine.finished(self.first)
         blockers = await self._blockers() if self.state == "queued" else []
         previous = None if self.state == "fresh" else self.first.response_id
-        self.request = self.spine.ask("SLOW:1\nEMIT:hi", previous_response_id=previous)
+        n_choices = 3 if self.state == "choices" else 1
+        self.request = self.spine.ask("SLOW:1\nEMIT:hi", previous_response_id=previous, n_choices=n_choices)
         self.tasks.disturb_next(at, lambda: self._disturb(what))
         self.stream = self.spine.start(self.request)
         self.reading = asyncio.create_task(read(self.stream))
@@ -96,8 +98,10 @@ class Case:
         ("leave", "fresh"),
         ("leave", "chained"),
         ("leave", "queued"),
+        ("leave", "choices"),
         ("drop own", "chained"),
         ("drop own", "queued"),
+        ("drop own", "choices"),
         ("drop previous", "chained"),
         ("unload", "fresh"),
         ("unload", "queued"),
@@ -130,7 +134,7 @@ async def check_the_next_turn(case: Case, *, stored: bool, what: str) -> None:
     spine = case.spine
     previous = case.request if stored else case.first
     warm = case.warm(previous)
-    if not stored and case.state == "chained":
+    if not stored and case.state in ("chained", "choices"):
         assert warm, "an interrupted turn leaves its conversation warm"
     outcome = await spine.finished(spine.ask("next", previous_response_id=previous.response_id))
     assert outcome.message.text == "echo: next"

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from warmlane.api.chat import wire
 from warmlane.conversation.messages import Message
 from warmlane.conversation.tools import TokenLogprob
-from warmlane.conversation.turn import Outcome, StopReason, Usage
+from warmlane.conversation.turn import Choice, Outcome, StopReason, Usage
 
 COMPLETION_PREFIX = "chatcmpl-"
 IMPOSSIBLE = -9999.0
@@ -23,14 +23,23 @@ FINISH_REASONS: dict[StopReason, wire.FinishReason] = {
 
 
 def render_completion(completion_id: str, *, created: int, model: str, outcome: Outcome) -> wire.Completion:
-    choice = wire.Choice(
-        message=_message(outcome.message),
-        finish_reason=FINISH_REASONS[outcome.stop_reason],
-        logprobs=render_logprobs(outcome.logprobs),
+    choices = tuple(
+        wire.Choice(
+            index=index,
+            message=_message(said.message),
+            finish_reason=FINISH_REASONS[said.stop_reason],
+            logprobs=render_logprobs(said.logprobs),
+        )
+        for index, said in enumerate(choices_of(outcome))
     )
     return wire.Completion(
-        id=completion_id, created=created, model=model, choices=(choice,), usage=render_usage(outcome.usage)
+        id=completion_id, created=created, model=model, choices=choices, usage=render_usage(outcome.usage)
     )
+
+
+def choices_of(outcome: Outcome) -> tuple[Outcome | Choice, ...]:
+    """Every reply, in the order of their numbers."""
+    return (outcome, *outcome.others)
 
 
 def render_usage(usage: Usage) -> wire.Usage:

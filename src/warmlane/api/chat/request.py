@@ -29,6 +29,8 @@ from warmlane.conversation.tools import Thinking
 from warmlane.conversation.turn import Sampling
 
 MAX_TOP_LOGPROBS = 20
+MAX_CHOICES = 16
+"""They share one seat, so one request of many choices is as long as many turns."""
 
 _DEPRECATED = "is deprecated and not supported; use 'tools' and 'tool_choice'."
 
@@ -62,7 +64,7 @@ class ChatRequest(Lenient):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     stop: StopList | None = None
-    n: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
@@ -99,8 +101,6 @@ def check_supported(request: ChatRequest) -> None:
         raise refuse("functions", _DEPRECATED)
     if request.function_call not in (None, "auto", "none"):
         raise refuse("function_call", _DEPRECATED)
-    if request.n not in (None, 1):
-        raise refuse("n", "must be 1; several choices are not supported by this server.")
     if request.top_logprobs and not request.logprobs:
         raise refuse("top_logprobs", "needs 'logprobs' to be true.")
     if any(modality != "text" for modality in request.modalities or ()):

@@ -57,6 +57,7 @@ class _Preparer:
             text_format=read_format(request.response_format),
             thinking=asked_thinking(request),
             top_logprobs=top_logprobs_of(request),
+            n_choices=request.n or 1,
         )
 
         def answer(outcome: Outcome) -> bytes:
@@ -69,6 +70,7 @@ class _Preparer:
                 completion_id=turn.response_id,
                 created=created,
                 model=turn.model,
+                n_choices=turn.n_choices,
                 include_usage=bool(request.stream_options and request.stream_options.include_usage),
             )
         return PreparedTurn(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from warmlane.conversation.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
+from warmlane.conversation.events import Delta
 from warmlane.conversation.messages import Part, ToolCall
 from warmlane.conversation.tools import TextFormat, Tool, ToolChoice
 
-ParsedEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta
+ParsedEvent = Delta
 
 
 class OutputParser(Protocol):
