@@ -83,7 +83,7 @@ class LocalEngine:
         self._check_alive()
         events = self._turns.run(
             lambda turn: self._submit(turn, request),
-            lambda turn: self._post(lambda s: s.cancel(turn)),
+            self._cancel,
         )
         try:
             async for event in events:
@@ -139,6 +139,10 @@ class LocalEngine:
     def _submit(self, turn: int, request: GenerateRequest) -> None:
         if self._thread is not None and self._alive:
             self._thread.submit(turn, request)
+
+    def _cancel(self, turn: int) -> None:
+        if self._thread is not None and self._alive:
+            self._thread.cancel(turn)
 
     def _post(self, command: Callable[[Scheduler], None]) -> None:
         if self._thread is not None and self._alive:

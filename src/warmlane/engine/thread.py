@@ -7,29 +7,23 @@ holds up nobody but its own turn.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from warmlane.engine.assembly import Assembled
+from warmlane.engine.compiling import GrammarQueue
 from warmlane.engine.grammar import Constraint, GrammarError
-from warmlane.engine.messages import TurnOutput
+from warmlane.engine.messages import TurnFailed, TurnOutput
 from warmlane.engine.protocol import GenerateRequest
 from warmlane.engine.scheduler import Scheduler
-
-log = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 1.0
 """How often an idle engine looks for conversations to write to disk."""
 
 FLUSH_S = 4.0
 """How long the end may take to write warm conversations to disk."""
-
-COMPILERS = 2
-"""Grammars compiled at once: one that takes long does not hold up the next."""
 
 PostedCommand = Callable[[Scheduler], None]
 
@@ -53,7 +47,7 @@ class DecodeThread:
         self._on_death = on_death
         self._commands: queue.SimpleQueue[PostedCommand | None] = queue.SimpleQueue()
         self._started: Future[Assembled] = Future()
-        self._compilers = ThreadPoolExecutor(COMPILERS, thread_name_prefix="warmlane-grammar")
+        self._grammars = GrammarQueue(self._compile, self._compiled)
         self._thread = threading.Thread(target=self._run, name="warmlane-decode", daemon=True)
 
     def start(self) -> Future[Assembled]:
@@ -69,9 +63,12 @@ class DecodeThread:
         """Queue a turn once the model is loaded, and have its grammar compiled."""
         self.post(lambda scheduler: scheduler.submit(turn, request))
         if request.grammar is not None:
-            # Refused once the thread is at its end, and the turn with it.
-            with contextlib.suppress(RuntimeError):
-                self._compilers.submit(self._compile, turn, request.grammar, request.special_text)
+            self._grammars.submit(turn, request.grammar, special_text=request.special_text)
+
+    def cancel(self, turn: int) -> None:
+        """End a turn without another event; a grammar of it that waits to be compiled is dropped at once."""
+        self._grammars.drop(turn)
+        self.post(lambda scheduler: scheduler.cancel(turn))
 
     def stop(self) -> None:
         """Free the model and end the thread after the step it is in. Does not wait; `join` does."""
@@ -86,31 +83,33 @@ class DecodeThread:
         except BaseException as error:
             self._started.set_exception(error)
             return
+        self._grammars.start()
         self._started.set_result(assembled)
         try:
             while self._obey(assembled.scheduler):
                 outputs = assembled.scheduler.step()
                 if outputs:
-                    self._on_outputs(outputs)
+                    self._tell(outputs)
         except BaseException as error:
             self._on_death(error)
         else:
             assembled.scheduler.close(FLUSH_S)
         finally:
             # Compiling reads the model's vocabulary.
-            self._compilers.shutdown(cancel_futures=True)
+            self._grammars.close()
             assembled.backend.close()
 
-    def _compile(self, turn: int, grammar: str, special_text: bool) -> None:
-        outcome: Constraint | GrammarError
-        try:
-            outcome = self._started.result().grammars.compile(grammar, special_text=special_text)
-        except GrammarError as error:
-            outcome = error
-        except Exception:
-            log.exception("a grammar of %d characters could not be compiled", len(grammar))
-            outcome = GrammarError("The grammar could not be compiled.")
+    def _compile(self, grammar: str, special_text: bool) -> Constraint:
+        return self._started.result().grammars.compile(grammar, special_text=special_text)
+
+    def _compiled(self, turn: int, outcome: Constraint | GrammarError) -> None:
         self.post(lambda scheduler: scheduler.compiled(turn, outcome))
+
+    def _tell(self, outputs: list[TurnOutput]) -> None:
+        for output in outputs:
+            if isinstance(output.event, TurnFailed):
+                self._grammars.drop(output.turn)
+        self._on_outputs(outputs)
 
     def _obey(self, scheduler: Scheduler) -> bool:
         """Run the posted commands, waiting for one if there is nothing to compute. False once told to stop."""

@@ -99,6 +99,9 @@ class Worker:
             case Submit(turn, request):
                 assert self._thread is not None
                 self._thread.submit(turn, request)
+            case Cancel(turn):
+                assert self._thread is not None
+                self._thread.cancel(turn)
             case _:
                 assert self._thread is not None
                 self._thread.post(self._on_thread(command))
@@ -124,8 +127,6 @@ class Worker:
 
         def act(scheduler: Scheduler) -> None:
             match command:
-                case Cancel(turn):
-                    scheduler.cancel(turn)
                 case Release(call, owner, purge):
                     scheduler.release(owner, purge=purge)
                     reports.send(Done(call, ok=True))
