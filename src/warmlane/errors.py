@@ -24,6 +24,7 @@ WarmlaneError
 │   ├── EngineFault             this turn failed; the engine goes on
 │   │   └── EngineOutOfMemory   there was no memory to compute it
 │   └── EngineDied              the worker process is gone, and this turn with it
+├── TurnTimeout                 the turn ran longer than the server lets one run
 ├── BenchError                  a measurement could not be made: the server measured is away, or refused, or broke off
 └── HttpRefusal                 refused by the HTTP edge before a route saw it; lives in `api/errors.py`
 
@@ -202,6 +203,14 @@ class EngineOutOfMemory(EngineFault):
 
 class EngineDied(EngineError):
     """The worker process ended, and with it every turn of its generation."""
+
+
+class TurnTimeout(WarmlaneError):
+    """The turn ran longer than `turn_timeout_s`. Asked again as it is, it would most likely run as long."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"The turn took longer than {limit_s:g} s, which is the longest this server lets one run.")
+        self.limit_s = limit_s
 
 
 class BenchError(WarmlaneError):

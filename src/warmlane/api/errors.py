@@ -29,6 +29,7 @@ from warmlane.errors import (
     SessionNotFound,
     StoreUnavailable,
     ThreadsUnsupported,
+    TurnTimeout,
     Unauthorized,
     WarmlaneError,
 )
@@ -45,6 +46,7 @@ _ANTHROPIC_TYPES = {
     429: "rate_limit_error",
     500: "api_error",
     503: "overloaded_error",
+    504: "timeout_error",
 }
 
 
@@ -67,7 +69,8 @@ class FaultDetails(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class WireError:
     """An error as both dialects tell it. `overflow` is the Anthropic wording of a prompt that is too long, `spent` what
-    a turn that ran had cost by then, `details` what that dialect alone tells beside the message."""
+    a turn that ran had cost by then, `details` what that dialect alone tells beside the message. `again` False: clients
+    that repeat requests by themselves should not repeat this one."""
 
     status: int
     message: str
@@ -79,6 +82,7 @@ class WireError:
     overflow: str | None = None
     spent: Usage | None = None
     details: FaultDetails | None = None
+    again: bool = True
 
     @property
     def anthropic_type(self) -> str:
@@ -127,6 +131,8 @@ def wire_error(error: Exception) -> WireError:
             return _overloaded(error)
         case TurnCancelled():
             return WireError(400, error.message, code="response_cancelled")
+        case TurnTimeout():
+            return WireError(504, error.message, "server_error", "turn_timeout", again=False)
         case EngineDied():
             return WireError(503, _engine_message(error), "server_error", "engine_unavailable", retry_after_s=1)
         case EngineOutOfMemory():
@@ -139,7 +145,7 @@ def wire_error(error: Exception) -> WireError:
 
 def is_bug(error: Exception) -> bool:
     """Whether nobody foresaw `error` at the edge: it is then logged, and the client is told nothing of it."""
-    return not isinstance(error, HttpRefusal | RequestError | Overloaded | EngineError | TurnCancelled)
+    return not isinstance(error, HttpRefusal | RequestError | Overloaded | EngineError | TurnTimeout | TurnCancelled)
 
 
 def _request_error(error: RequestError) -> WireError:
@@ -203,6 +209,8 @@ def error_headers(error: WireError) -> list[tuple[bytes, bytes]]:
     headers = [(b"content-type", b"application/json")]
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if not error.again:
+        headers.append((b"x-should-retry", b"false"))
     if error.allow is not None:
         headers.append((b"allow", error.allow.encode()))
     return headers

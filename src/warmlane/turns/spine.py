@@ -10,7 +10,7 @@ from typing import Final
 
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import TurnRequest
-from warmlane.errors import EngineFault, ResponseNotFound, Unavailable
+from warmlane.errors import ResponseNotFound, TurnTimeout, Unavailable
 from warmlane.turns.archive import Archived, Erasure
 from warmlane.turns.asked import read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
@@ -142,8 +142,7 @@ class Spine:
         if limit_s is None:
             await turn.run()
             return
-        error = EngineFault(f"The turn took longer than {limit_s:g} s.")
-        timer = flag.set_at(self._parts.clock.now() + limit_s, error)
+        timer = flag.set_at(self._parts.clock.now() + limit_s, TurnTimeout(limit_s))
         try:
             await turn.run()
         finally:

@@ -21,6 +21,7 @@ from warmlane.errors import (
     QueueTimeout,
     ResponseNotFound,
     SessionBusy,
+    TurnTimeout,
     Unauthorized,
     Unavailable,
 )
@@ -44,6 +45,7 @@ FULL = QueueFull(waiting=3, permits=1, limit=4, retry_after_s=9)
         (Unavailable("down"), 503, "overloaded_error", "service_unavailable", None, "overloaded_error"),
         (EngineFault("broke"), 500, "server_error", "server_error", None, "api_error"),
         (EngineDied("gone"), 503, "server_error", "engine_unavailable", None, "overloaded_error"),
+        (TurnTimeout(5.0), 504, "server_error", "turn_timeout", None, "timeout_error"),
         (ConfigError("x"), 500, "server_error", "server_error", None, "api_error"),
         (SessionBusy("x"), 500, "server_error", "server_error", None, "api_error"),
         (KeyError("x"), 500, "server_error", "server_error", None, "api_error"),

@@ -8,7 +8,7 @@ import dataclasses
 from support.clock import VirtualClock
 from support.spine import Rig, read, rig
 from warmlane.conversation.events import Failed, Started
-from warmlane.errors import EngineFault, QueueTimeout, Unavailable
+from warmlane.errors import QueueTimeout, TurnTimeout, Unavailable
 from warmlane.turns.spine import Spine
 from warmlane.turns.stream import TurnStream
 
@@ -46,7 +46,7 @@ async def test_a_turn_may_take_only_so_long() -> None:
         clock.advance(60.0)
         last = (await read(stream))[-1]
         assert isinstance(last, Failed)
-        assert isinstance(last.error, EngineFault)
+        assert isinstance(last.error, TurnTimeout)
         assert "60 s" in last.error.message
 
 
