@@ -6,7 +6,8 @@ A trace is found by response id, in its own security domain only; so the excerpt
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
+from bisect import bisect_left, insort
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -44,17 +45,20 @@ class TraceLog:
 
     def __init__(self, *, max_tokens: int = MAX_TOKENS) -> None:
         self._traces: OrderedDict[tuple[bytes, str], Trace] = OrderedDict()
+        self._known: defaultdict[tuple[bytes, str], _Prefixes] = defaultdict(_Prefixes)
         self._max_tokens = max_tokens
         self._tokens = 0
 
     def remember(self, domain: bytes, response_id: str, trace: Trace) -> None:
         if len(trace.tokens) > self._max_tokens:
             return
+        if (domain, response_id) in self._traces:
+            self._drop([(domain, response_id)])
         self._traces[domain, response_id] = trace
+        self._known[domain, trace.model].add(trace.tokens)
         self._tokens += len(trace.tokens)
         while self._tokens > self._max_tokens:
-            _, oldest = self._traces.popitem(last=False)
-            self._tokens -= len(oldest.tokens)
+            self._drop([next(iter(self._traces))])
 
     def forget(self, response_ids: Iterable[str]) -> None:
         """The responses were deleted: nothing of them is compared or shown any more."""
@@ -67,7 +71,12 @@ class TraceLog:
 
     def _drop(self, keys: Iterable[tuple[bytes, str]]) -> None:
         for key in keys:
-            self._tokens -= len(self._traces.pop(key).tokens)
+            gone = self._traces.pop(key)
+            self._tokens -= len(gone.tokens)
+            known = self._known[key[0], gone.model]
+            known.remove(gone.tokens)
+            if not known:
+                del self._known[key[0], gone.model]
 
     def compare(self, domain: bytes, response_id: str, now: Trace) -> Divergence | None:
         """How `now`, a prompt, leaves the turn of `response_id`; None if it extends it, or is a part of it."""
@@ -89,17 +98,31 @@ class TraceLog:
     def knows_half(self, domain: bytes, now: Trace) -> bool:
         """Whether a turn of this domain and model has been through at least the first half of this prompt."""
         half = now.tokens[: (len(now.tokens) + 1) // 2]
-        if not len(half):
-            return False
-        last = half[-1]
-        return any(
-            owner == domain
-            and len(trace.tokens) >= len(half)
-            and trace.tokens[len(half) - 1] == last
-            and trace.model == now.model
-            and np.array_equal(trace.tokens[: len(half)], half)
-            for (owner, _), trace in self._traces.items()
-        )
+        known = self._known.get((domain, now.model))
+        return known is not None and len(half) > 0 and known.has(half)
+
+
+class _Prefixes:
+    """Sequences of tokens in the order of their bytes, in which all that begin alike stand together: what begins with
+    given tokens is found in as many comparisons as the logarithm of how many there are."""
+
+    def __init__(self) -> None:
+        self._sorted: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def add(self, tokens: npt.NDArray[np.int32]) -> None:
+        insort(self._sorted, tokens.tobytes())
+
+    def remove(self, tokens: npt.NDArray[np.int32]) -> None:
+        """Of one that was added; of equal ones any."""
+        del self._sorted[bisect_left(self._sorted, tokens.tobytes())]
+
+    def has(self, prefix: npt.NDArray[np.int32]) -> bool:
+        data = prefix.tobytes()
+        at = bisect_left(self._sorted, data)
+        return at < len(self._sorted) and self._sorted[at].startswith(data)
 
 
 def tools_digest(tools: Sequence[Tool]) -> bytes:

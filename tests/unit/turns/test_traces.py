@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.spine import Rig, rig, said, user
 from warmlane.conversation.tools import Tool
@@ -75,6 +78,58 @@ def test_traces_are_bounded_and_the_oldest_go_first() -> None:
     log.remember(A, "long", trace("1" * 11))
     found = {name: log.compare(A, name, trace("12345")) is None for name in ("a", "b", "c", "long")}
     assert found == {"a": False, "b": True, "c": True, "long": False}
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [("abcdef", True), ("abcdxx", True), ("abc", True), ("abcdef" + "x" * 6, True), ("abcdef" + "x" * 7, False)],
+)
+def test_a_prompt_is_known_if_its_first_half_was_prefilled(asked: str, known: bool) -> None:
+    log = TraceLog()
+    log.remember(A, "r", trace("abcdef"))
+    assert log.knows_half(A, trace(asked)) is known
+    assert not log.knows_half(B, trace(asked))
+    assert not log.knows_half(A, trace(asked, model="n"))
+    assert not log.knows_half(A, trace(""))
+    log.forget(["r"])
+    assert not log.knows_half(A, trace(asked))
+
+
+texts = st.text(alphabet="ab\x00", max_size=9)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("remember"), st.sampled_from((A, B)), st.sampled_from("rst"), texts, st.sampled_from("mn")),
+        st.tuples(st.just("forget"), st.sampled_from("rst")),
+        st.tuples(st.just("forget_domain"), st.sampled_from((A, B))),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=steps, asked=texts)
+def test_what_is_known_is_what_a_look_at_every_trace_finds(steps: list[tuple[Any, ...]], asked: str) -> None:
+    log = TraceLog(max_tokens=20)
+    kept: dict[tuple[bytes, str], Trace] = {}
+    for name, *given_ in steps:
+        match name:
+            case "remember":
+                domain, response_id, text, model = given_
+                kept.pop((domain, response_id), None)
+                kept[domain, response_id] = trace(text, model=model)
+                log.remember(domain, response_id, kept[domain, response_id])
+                while sum(len(t.text) for t in kept.values()) > 20:
+                    del kept[next(iter(kept))]
+            case "forget":
+                log.forget(given_)
+                kept = {key: t for key, t in kept.items() if key[1] != given_[0]}
+            case _:
+                log.forget_domain(given_[0])
+                kept = {key: t for key, t in kept.items() if key[0] != given_[0]}
+    half = asked[: (len(asked) + 1) // 2]
+    for domain in (A, B):
+        for model in "mn":
+            known = any(k[0] == domain and t.model == model and t.text.startswith(half) for k, t in kept.items())
+            assert log.knows_half(domain, trace(asked, model=model)) is (known and half != "")
 
 
 @pytest.fixture
