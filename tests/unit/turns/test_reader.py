@@ -14,6 +14,7 @@ from warmlane.conversation.messages import Part, Reasoning, Text, ToolCall
 from warmlane.conversation.tools import TokenLogprob, Tool
 from warmlane.engine.backends.bytes_vocab import CHAT_TEMPLATE
 from warmlane.engine.protocol import Chunk
+from warmlane.engine.text import TextAssembler
 from warmlane.prompts.formats import detect_format
 from warmlane.prompts.formats.base import ParsedEvent
 from warmlane.turns.logprob_trail import LogprobTrail
@@ -127,6 +128,41 @@ def test_a_token_is_given_out_once() -> None:
     trail.add([TokenLogprob("ab", -1.0, b"ab")])
     trail.skip("a")
     assert [t.token for t in trail.take("b")] == ["ab"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told", "expected"),
+    [
+        ([b"\xe6\x9d", b"\xb1", b"a"], ["東", "a"], [[0, 1], [2]]),
+        ([b"x\xe6", b"\x9d", b"\xb1y"], ["x", "東", "y"], [[0], [1, 2], []]),
+        ([b"\xff", b"\xe6\x9d", b"a"], ["\ufffd", "\ufffd", "a"], [[0], [1], [2]]),
+        ([b"<x>", b"", b"a", b""], ["a"], [[2]]),
+    ],
+)
+def test_tokens_that_are_parts_of_characters_or_of_none_go_with_what_is_told_of_them(
+    pieces: list[bytes], told: list[str], expected: list[list[int]]
+) -> None:
+    trail = LogprobTrail()
+    tokens = [TokenLogprob(str(i), -1.0, piece) for i, piece in enumerate(pieces)]
+    trail.add(tokens)
+    assert [[int(t.token) for t in trail.take(text)] for text in told] == expected
+
+
+@given(pieces=st.lists(st.binary(max_size=4), max_size=30), cuts=st.lists(st.integers(0, 9), max_size=30))
+def test_whatever_bytes_a_model_writes_every_token_with_text_is_given_out_once(
+    pieces: list[bytes], cuts: list[int]
+) -> None:
+    """Bytes at the end that begin a character and do not end it are no text."""
+    trail, assembler = LogprobTrail(), TextAssembler()
+    given_out: list[str] = []
+    for i, piece in enumerate(pieces):
+        trail.add([TokenLogprob(str(i), -1.0, piece)])
+        text = assembler.push(piece)
+        cut = cuts[i] if i < len(cuts) else len(text)
+        given_out += [t.token for part in (text[:cut], text[cut:]) for t in trail.take(part)]
+    assert given_out == sorted(set(given_out), key=int)
+    n_whole = assembler.n_whole
+    assert {str(i) for i, piece in enumerate(pieces[:n_whole]) if piece} <= set(given_out)
 
 
 def test_parts_are_told_in_order() -> None:
