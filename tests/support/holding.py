@@ -128,10 +128,10 @@ class HoldingEngine:
     async def truncate(self, owner: OwnerId, length: int) -> bool:
         return await asyncio.shield(self._engine.truncate(owner, length))
 
-    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+    async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
         if self.failure is not None:
             raise self.failure
-        await asyncio.shield(self._engine.forget(domain, reply, at=at, keep=keep))
+        await asyncio.shield(self._engine.forget(domain, prompt, at=at, keep=keep))
 
     async def reset(self) -> None:
         await asyncio.shield(self._engine.reset())

@@ -137,12 +137,14 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 class CacheFacts(msgspec.Struct, frozen=True):
     """The cache facts of a turn. `reason` is a `sessions.MissReason` value; `divergence` is there if the prompt left
-    the turn it continues or was compared with."""
+    the turn it continues or was compared with. By `prompt`, the digest of all its tokens but the last, what the engine
+    keeps of it is found when it must go."""
 
     outcome: CacheOutcome
     reason: str
     cached_tokens: int = 0
     divergence: Divergence | None = None
+    prompt: bytes = b""
 
 
 class Timings(msgspec.Struct, frozen=True):

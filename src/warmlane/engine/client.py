@@ -177,9 +177,9 @@ class WorkerEngine:
         assert isinstance(answer, Done)
         return answer.ok
 
-    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+    async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
         if self.ready:
-            await self._ask(lambda call: Forget(call, domain, tuple(reply), at, keep))
+            await self._ask(lambda call: Forget(call, domain, prompt, at, keep))
 
     async def reset(self) -> None:
         await self._ask(Reset)

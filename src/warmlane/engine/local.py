@@ -98,9 +98,9 @@ class LocalEngine:
     async def truncate(self, owner: OwnerId, length: int) -> bool:
         return await self._ask(lambda s: s.truncate(owner, length))
 
-    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+    async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
         if self._alive:
-            await self._ask(lambda s: s.cache.forget(domain, reply, at=at, keep=keep))
+            await self._ask(lambda s: s.cache.forget(domain, prompt, at=at, keep=keep))
 
     async def reset(self) -> None:
         await self._ask(lambda s: s.reset())

@@ -88,7 +88,7 @@ class Truncate(msgspec.Struct, frozen=True, tag="truncate"):
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
     call: int
     domain: bytes
-    reply: tuple[int, ...]
+    prompt: bytes
     at: int
     keep: int
 

@@ -6,11 +6,9 @@ loses work, never correctness; every tier is bounded by its domain and verified 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-
-import numpy as np
 
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
@@ -20,7 +18,7 @@ from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
-from warmlane.engine.vectors import Int32Array, IntVector, common_prefix
+from warmlane.engine.vectors import Int32Array, IntVector, common_prefix, digest
 
 USELESS_SHARE = 1 / 32
 """The share of the hot budget that cells may keep while turns run to which they are of no use."""
@@ -150,12 +148,12 @@ class PrefixCache:
             self._rescue(chain)
         self.pool.release(owner, purge=purge)
 
-    def forget(self, domain: bytes, reply: Sequence[int], *, at: int, keep: int) -> None:
-        """See `protocol.Engine.forget`."""
-        if not reply:
+    def forget(self, domain: bytes, prompt: bytes, *, at: int, keep: int) -> None:
+        """See `protocol.Engine.forget`. Who asked the same is not told apart: to forget too much costs work; too
+        little, a promise."""
+        if not prompt:
             self._forget(domain, IntVector().view, keep)
-        # Several may have the same reply at the same place. To forget too much costs work; too little, a promise.
-        for tokens in self._turns_with(domain, IntVector(reply).view, at):
+        for tokens in self._beginning_with(domain, prompt, at):
             self._forget(domain, tokens, keep)
 
     def _forget(self, domain: bytes, tokens: Int32Array, keep: int) -> None:
@@ -175,15 +173,8 @@ class PrefixCache:
         if self.pool.truncate(chain, keep) and not keep:
             self.pool.drop(chain)
 
-    def _turns_with(self, domain: bytes, reply: Int32Array, at: int) -> list[Int32Array]:
-        """Prompt and reply of each turn that has `reply` at position `at`. The last token that was sampled is often not
-        computed: it may be missing."""
-        found = []
-        for tokens in self._of_domain(domain):
-            held = tokens[at : at + reply.size]
-            if held.size and held.size >= reply.size - 1 and np.array_equal(held, reply[: held.size]):
-                found.append(tokens[: at + reply.size].copy())
-        return found
+    def _beginning_with(self, domain: bytes, prompt: bytes, at: int) -> list[Int32Array]:
+        return [t.copy() for t in self._of_domain(domain) if t.size >= at and digest(t[:at]) == prompt]
 
     def _of_domain(self, domain: bytes) -> Iterable[Int32Array]:
         yield from (c.tokens.view for c in self.pool if c.domain == domain)

@@ -229,11 +229,12 @@ class Engine(CacheOwnerEngine, Protocol):
         """
         ...
 
-    async def forget(self, domain: bytes, reply: Sequence[int] = (), *, at: int = 0, keep: int = 0) -> None:
+    async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
         """Drop what every tier keeps of a domain: all of it but what running turns hold.
 
-        With the token ids of a `reply`, only the turn that has it at position `at`, from its first `keep` tokens on,
-        and only where no session holds it. A no-op while no worker is ready. Takes effect between two engine steps."""
+        With a `prompt`, the `digest` of its first `at` tokens, only what begins with them, from the first `keep` tokens
+        on, and only where no session holds it. A no-op while no worker is ready. Takes effect between two engine
+        steps."""
         ...
 
     async def close(self) -> None:

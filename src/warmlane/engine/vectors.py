@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,6 +47,11 @@ class IntVector:
             grown = np.empty(max(needed, 2 * self._data.size, 64), dtype=np.int32)
             grown[: self._length] = self.view
             self._data = grown
+
+
+def digest(tokens: Int32Array) -> bytes:
+    """16 bytes by which tokens are known again without being kept."""
+    return hashlib.blake2b(tokens.tobytes(), digest_size=16).digest()
 
 
 def common_prefix(a: Int32Array, b: Int32Array) -> int:

@@ -132,8 +132,8 @@ class Worker:
                     reports.send(Done(call, ok=True))
                 case Truncate(call, owner, length):
                     reports.send(Done(call, ok=scheduler.truncate(owner, length)))
-                case Forget(call, domain, reply, at, keep):
-                    scheduler.cache.forget(domain, reply, at=at, keep=keep)
+                case Forget(call, domain, prompt, at, keep):
+                    scheduler.cache.forget(domain, prompt, at=at, keep=keep)
                     reports.send(Done(call, ok=True))
                 case Reset(call):
                     scheduler.reset()

@@ -26,19 +26,19 @@ async def forget_turn(parts: SpineParts, row: StoredTurn, before: StoredTurn | N
     """Free what the tiers still keep of a response that was deleted after its session had gone. `before` is the
     response it continued: what both share stays.
 
-    Of models that are loaded only; an engine that is down is asked no further.
+    Of models that are loaded only; an engine that is down is asked no further. Of a row that does not say what was
+    prefilled, all of its domain goes.
     """
-    sampled = None if row.outcome is None else row.outcome.message.sampled
-    if row.outcome is None or sampled is None or not row.domain:
+    if row.outcome is None or not row.domain:
         return
     kept = 0
     if before is not None and before.outcome is not None:
         kept = before.outcome.usage.prompt_tokens + before.outcome.usage.output_tokens
-    at = row.outcome.usage.prompt_tokens
+    prompt, at = row.outcome.cache.prompt, row.outcome.usage.prompt_tokens - 1
     for binding in parts.host.bindings():
         if binding.name == row.model:
             try:
-                await binding.engine.forget(row.domain, sampled.token_ids, at=at, keep=min(kept, at))
+                await binding.engine.forget(row.domain, prompt, at=at, keep=min(kept, at))
             except EngineError as error:
                 log.warning("the engine of %s did not forget a response: %s", binding.name, error)
 

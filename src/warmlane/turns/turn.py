@@ -18,8 +18,6 @@ from warmlane.clock import Timer
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
 from warmlane.conversation.messages import Role
 from warmlane.conversation.turn import (
-    CacheFacts,
-    CacheOutcome,
     Dialect,
     Divergence,
     DivergenceCause,
@@ -27,12 +25,13 @@ from warmlane.conversation.turn import (
     Timings,
     TurnRequest,
 )
-from warmlane.engine.protocol import PinnedPrefix, Placed
+from warmlane.engine.protocol import PinnedPrefix
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
-from warmlane.sessions import Lease, LeaseQuery, MissReason
+from warmlane.sessions import Lease, LeaseQuery
 from warmlane.store import stored_turn
 from warmlane.turns.asked import Asked, messages_of, read_asked
+from warmlane.turns.cache_facts import cache_facts
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
 from warmlane.turns.choices import Ask, Choices
 from warmlane.turns.constraint import Constraint, constraint_of
@@ -302,6 +301,7 @@ class Turn:
         message = first.message(prompter.tokenizer)
         others = choices.others(prompter.tokenizer)
         history = (*messages_of(prompter, self._request, prepared.asked.history.messages), message)
+        prompt = trace.tokens
         trace = trace.answered(ended.token_ids, ended.token_text)
         lease.session.commit(history, len(trace.tokens))
         # The last: where another choice says the same, the tokens of the first are warmer.
@@ -314,20 +314,11 @@ class Turn:
             stop_reason=first.stop_reason,
             stop_sequence=ended.stop_sequence,
             usage=choices.usage,
-            cache=CacheFacts(
-                _cache_outcome(lease, placed), self._reason(lease).value, placed.cached_tokens, leading.divergence
-            ),
+            cache=cache_facts(lease, placed, prompt, lost=self._lost, divergence=leading.divergence),
             logprobs=first.reader.logprobs,
             others=others,
             timings=Timings(self._queued_s * 1000, leading.ending().prefill_ms, choices.decode_ms),
         )
-
-    def _reason(self, lease: Lease) -> MissReason:
-        """Why so much was prefilled: what the lookup found, or if that was no miss, that the engine gave up the
-        cells."""
-        if self._lost and lease.reason in (MissReason.HIT, MissReason.FRESH, MissReason.NO_KEY):
-            return MissReason.EVICTED
-        return lease.reason
 
     async def _settle(self, binding: Binding, lease: Lease, outcome: Outcome) -> None:
         """Row, adoption, terminal event, in this order: who chains on seeing the event must hit."""
@@ -380,13 +371,3 @@ def _canonical_instructions(request: TurnRequest) -> str | None:
         return request.instructions
     opening = tuple(itertools.takewhile(lambda m: m.role in (Role.SYSTEM, Role.DEVELOPER), request.input))
     return "\n\n".join(message.text for message in opening) if opening else None
-
-
-def _cache_outcome(lease: Lease, placed: Placed) -> CacheOutcome:
-    if lease.hit:
-        return CacheOutcome.HIT
-    if placed.cached_tokens:
-        return CacheOutcome.PREFIX_HIT
-    if lease.reason in (MissReason.FRESH, MissReason.NO_KEY):
-        return CacheOutcome.FRESH
-    return CacheOutcome.COLD_REPLAY

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 
 from support.holding import HoldingEngine, HoldingStore
 from support.spine import Rig, read, rig
@@ -16,7 +17,7 @@ from warmlane.store import ResponseStore, queued_turn
 from warmlane.turns.archive import Erasure
 from warmlane.turns.cancel import TurnCancelled
 
-SECRET = "what only one tenant said " * 10 + "EMIT:yes"
+SECRET = "what only one tenant said " * 10
 
 
 @pytest.fixture
@@ -90,9 +91,31 @@ async def test_an_unstored_warm_session_is_erased_as_well(made: Rig) -> None:
     assert isinstance(await made.failed(chained), PreviousResponseNotFound)
 
 
-async def test_a_response_deleted_after_its_session_has_gone_is_not_warm_any_more(made: Rig) -> None:
+@pytest.mark.parametrize(
+    ("said", "limit"), [("yes", None), ("yes", 1), ("", None), ("東", 1)], ids=["some", "one", "none", "part"]
+)
+async def test_a_response_deleted_after_its_session_has_gone_is_not_warm_any_more(
+    made: Rig, said: str, limit: int | None
+) -> None:
+    asked = made.ask(f"{SECRET}\nEMIT:{said}", max_output_tokens=limit)
+    await made.finished(asked)
+    made.loads[0].registry.clear()
+    await made.loads[0].registry.flush_disposals()
+
+    await made.spine.delete(asked.response_id, "")
+
+    assert await cached(made, SECRET) == 0
+
+
+async def test_a_row_that_does_not_say_what_was_prefilled_takes_its_domain_along(made: Rig) -> None:
     asked = made.ask(SECRET)
     await made.finished(asked)
+    row = await made.store.get(asked.response_id, "", now=0.0)
+    assert row is not None
+    assert row.outcome is not None
+    older = structs.replace(row.outcome, cache=structs.replace(row.outcome.cache, prompt=b""))
+    await made.store.delete(asked.response_id, "")
+    await made.store.save(structs.replace(row, outcome=older))
     made.loads[0].registry.clear()
     await made.loads[0].registry.flush_disposals()
 
