@@ -1,12 +1,14 @@
 """Models with a few random weights, written as GGUF files: llama.cpp's own architectures in a size no package has.
 
-Their vocabulary is bytes and ChatML's control tokens. Only printable characters are ever sampled, so a reply goes on to
-its limit, and replayed text is the tokens that were sampled.
+Their vocabulary is bytes and ChatML's control tokens; one of them has pieces of words, as SentencePiece makes them.
+Only printable characters are ever sampled, so a reply goes on to its limit, and replayed text is the tokens that were
+sampled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -26,12 +28,33 @@ _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_PIECES = ("▁h", "hi", "▁hi", "▁t", "th", "▁th", "he", "▁the", "▁[", "▁▁", "INST", "▁[INST", "▁a", "lo", "llo")
+_INSTRUCTIONS = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content + ' ' + eos_token }}"
+    "{% else %}{{ bos_token + '[INST] ' + m.content + ' [/INST]' }}{% endif %}{% endfor %}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """How many tokens there are, and which of them are sampled."""
+
+    n_tokens: int
+    sampled: Sequence[int]
 
 
 class _Model:
     """A file in the making. Shapes are NumPy's: the reverse of llama.cpp's."""
 
-    def __init__(self, path: Path, architecture: str, n_layers: int, seed: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        architecture: str,
+        n_layers: int,
+        seed: int,
+        *,
+        vocabulary: Callable[[gguf.GGUFWriter], _Vocabulary] | None = None,
+    ) -> None:
         self.writer = gguf.GGUFWriter(path, architecture)
         self._random = np.random.default_rng(seed)
         writer = self.writer
@@ -40,7 +63,7 @@ class _Model:
         writer.add_embedding_length(N_EMBD)
         writer.add_block_count(n_layers)
         writer.add_layer_norm_rms_eps(_EPSILON)
-        self._add_vocabulary()
+        self._vocabulary = (vocabulary or _bytes_vocabulary)(writer)
 
     def weight(self, name: str, *shape: int) -> None:
         """A matrix that keeps the size of what it is multiplied with."""
@@ -81,10 +104,11 @@ class _Model:
 
     def finish(self) -> None:
         """Add the ends of the network and write the file."""
-        self._add("token_embd.weight", self._random.normal(0.0, 1.0, (self._n_vocab, N_EMBD)))
+        n_vocab = self._vocabulary.n_tokens
+        self._add("token_embd.weight", self._random.normal(0.0, 1.0, (n_vocab, N_EMBD)))
         self.filled("output_norm.weight", 1.0, N_EMBD)
-        output = self._random.normal(0.0, 1.0, (self._n_vocab, N_EMBD))
-        output[[i for i in range(self._n_vocab) if not 33 <= i < 127]] = 0.0
+        output = self._random.normal(0.0, 1.0, (n_vocab, N_EMBD))
+        output[sorted(set(range(n_vocab)).difference(self._vocabulary.sampled))] = 0.0
         self._add("output.weight", output)
         self.writer.write_header_to_file()
         self.writer.write_kv_data_to_file()
@@ -94,20 +118,42 @@ class _Model:
     def _add(self, name: str, values: np.ndarray) -> None:
         self.writer.add_tensor(name, values.astype(np.float32))
 
-    def _add_vocabulary(self) -> None:
-        tokens = [_spelled(byte) for byte in range(256)] + ["".join(_MERGED), *_CONTROL]
-        types = [gguf.TokenType.NORMAL] * 257 + [gguf.TokenType.CONTROL] * len(_CONTROL)
-        self._n_vocab = len(tokens)
-        self.writer.add_vocab_size(len(tokens))
-        self.writer.add_tokenizer_model("gpt2")
-        self.writer.add_tokenizer_pre("default")
-        self.writer.add_token_list(tokens)
-        self.writer.add_token_types(types)
-        self.writer.add_token_merges([" ".join(_MERGED)])
-        self.writer.add_eos_token_id(tokens.index("<|im_end|>"))
-        self.writer.add_bos_token_id(tokens.index("<|im_start|>"))
-        self.writer.add_add_bos_token(False)
-        self.writer.add_chat_template(_TEMPLATE)
+
+def _bytes_vocabulary(writer: gguf.GGUFWriter) -> _Vocabulary:
+    tokens = [_spelled(byte) for byte in range(256)] + ["".join(_MERGED), *_CONTROL]
+    types = [gguf.TokenType.NORMAL] * 257 + [gguf.TokenType.CONTROL] * len(_CONTROL)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([" ".join(_MERGED)])
+    writer.add_eos_token_id(tokens.index("<|im_end|>"))
+    writer.add_bos_token_id(tokens.index("<|im_start|>"))
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(_TEMPLATE)
+    return _Vocabulary(len(tokens), range(33, 127))
+
+
+def _pieces_vocabulary(writer: gguf.GGUFWriter) -> _Vocabulary:
+    """SentencePiece's: it writes a space as `▁`, and puts one in front of the text it is given."""
+    letters = [chr(code) for code in range(33, 127)]
+    pieces = ["▁", *letters, *_PIECES]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    kinds = gguf.TokenType
+    types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256, *[kinds.NORMAL] * len(pieces)]
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * 259 + [float(len(piece)) for piece in pieces])
+    writer.add_token_types(types)
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(True)
+    writer.add_chat_template(_INSTRUCTIONS)
+    return _Vocabulary(len(tokens), range(260, 260 + len(letters)))
 
 
 def write_recurrent(path: Path, *, seed: int = 1) -> None:
@@ -161,6 +207,20 @@ def write_windowed(path: Path, *, seed: int = 3) -> None:
             model.filled(f"blk.{layer}.{norm}.weight", 1.0, width)
         for norm in ("attn_q_norm", "attn_k_norm"):
             model.filled(f"blk.{layer}.{norm}.weight", 1.0, _HEAD_DIM)
+    model.finish()
+
+
+def write_pieces(path: Path, *, seed: int = 4) -> None:
+    """Llama with a vocabulary as its second generation had, and a template of that time."""
+    model = _Model(path, "llama", 2, seed, vocabulary=_pieces_vocabulary)
+    model.writer.add_feed_forward_length(N_FF)
+    model.writer.add_head_count(_HEADS)
+    model.writer.add_head_count_kv(_KV_HEADS)
+    model.writer.add_rope_dimension_count(_HEAD_DIM)
+    for layer in range(2):
+        model.filled(f"blk.{layer}.attn_norm.weight", 1.0, N_EMBD)
+        model.attention(layer)
+        model.feed_forward(layer)
     model.finish()
 
 

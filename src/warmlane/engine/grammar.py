@@ -15,6 +15,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
 from warmlane.engine.backends.base import Tokenizer
+from warmlane.engine.joining import joined
 
 Allowed = npt.NDArray[np.bool_]
 
@@ -29,7 +30,6 @@ KEPT_CHARS = 4_000_000
 
 _ENDED = ("NoExtension", "NoExtensionBias", "EndOfSentence")
 _QUIET = 0
-_MARK = "\x02"
 
 
 class GrammarError(Exception):
@@ -157,11 +157,8 @@ class _Vocabulary:
         ids = self._tokenize(text)
         if self._spell(ids) == data:
             return ids
-        # Some tokenizers put a space in front of whatever they are given.
-        mark, marked = self._tokenize(_MARK), self._tokenize(_MARK + text)
-        if marked[: len(mark)] == mark and self._spell(marked[len(mark) :]) == data:
-            return marked[len(mark) :]
-        return self._longest_pieces(data)
+        ids = joined(self._tokenize, text)
+        return ids if self._spell(ids) == data else self._longest_pieces(data)
 
     def _tokenize(self, text: str) -> list[int]:
         ids = self._tokenizer.tokenize(text, special=self._special_text, bos=False)

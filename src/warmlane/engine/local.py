@@ -75,7 +75,7 @@ class LocalEngine:
 
     async def tokenize(self, pieces: Sequence[TextPiece]) -> list[list[int]]:
         tokenizer = self._model.backend.tokenizer
-        return [tokenizer.tokenize(p.text, special=p.special, bos=p.bos) for p in pieces]
+        return [tokenizer.tokenize(p.text, special=p.special, bos=p.bos, joined=p.joined) for p in pieces]
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
         """See `protocol.Engine.generate`. Leave it early through `contextlib.aclosing`, so that the turn is cancelled

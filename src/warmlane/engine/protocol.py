@@ -61,11 +61,13 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class TextPiece(msgspec.Struct, frozen=True):
     """Text to tokenize. With `special`, the texts of control tokens become those tokens; without, they stay text.
-    `bos` asks for the model's own opening tokens in front, if the model wants any."""
+    `bos` asks for the model's own opening tokens in front, if the model wants any. `joined` text goes on behind sampled
+    tokens: a tokenizer that puts a space in front of a text puts none there."""
 
     text: str
     special: bool
     bos: bool = False
+    joined: bool = False
 
 
 class PinnedPrefix(msgspec.Struct, frozen=True):

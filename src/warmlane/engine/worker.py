@@ -94,7 +94,9 @@ class Worker:
             case Tokenize():
                 assert self._assembled is not None
                 tokenizer = self._assembled.backend.tokenizer
-                ids = [tokenizer.tokenize(p.text, special=p.special, bos=p.bos) for p in command.pieces]
+                ids = [
+                    tokenizer.tokenize(p.text, special=p.special, bos=p.bos, joined=p.joined) for p in command.pieces
+                ]
                 self._reports.send(Tokenized(command.call, ids))
             case Submit(turn, request):
                 assert self._thread is not None

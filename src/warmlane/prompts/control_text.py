@@ -53,20 +53,21 @@ class ControlText:
             last = match.start()
         return text[last:]
 
-    def runs(self, text: str, guard: str, *, bos: bool) -> Iterator[TextRun]:
+    def runs(self, text: str, guard: str, *, bos: bool, joined: bool = False) -> Iterator[TextRun]:
         """Text runs of a rendered stretch: one run where nothing was guarded; otherwise the template's own control
         tokens apart from the text between them."""
         if guard not in text:
             if text or bos:
-                yield TextRun(text, special=True, bos=bos)
+                yield TextRun(text, special=True, bos=bos, joined=joined)
             return
         position = 0
         for match in self._pattern.finditer(text) if self._pattern else ():
             if match.start() > position:
-                yield TextRun(text[position : match.start()].replace(guard, ""), special=False, bos=bos)
-                bos = False
+                between = text[position : match.start()].replace(guard, "")
+                yield TextRun(between, special=False, bos=bos, joined=joined)
+                bos = joined = False
             yield TextRun(match[0], special=True, bos=bos)
-            bos = False
+            bos = joined = False
             position = match.end()
         if position < len(text):
-            yield TextRun(text[position:].replace(guard, ""), special=False, bos=bos)
+            yield TextRun(text[position:].replace(guard, ""), special=False, bos=bos, joined=joined)

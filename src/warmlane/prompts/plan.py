@@ -8,11 +8,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class TextRun:
     """Text to tokenize. With `special`, the texts of control tokens become those tokens. `bos` asks for the model's
-    opening tokens in front."""
+    opening tokens in front; `joined` text goes on behind sampled tokens."""
 
     text: str
     special: bool
     bos: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,11 @@ class PromptRenderer:
     def _runs(self, rendered: str, replies: Iterator[Found], guard: str, *, bos: bool) -> Iterator[TextRun | TokenRun]:
         position = 0
         for reply in replies:
-            yield from self._control.runs(rendered[position : reply.start], guard, bos=bos)
+            yield from self._control.runs(rendered[position : reply.start], guard, bos=bos, joined=position > 0)
             bos = False
             yield TokenRun(reply.token_ids)
             position = reply.end
-        yield from self._control.runs(rendered[position:], guard, bos=bos)
+        yield from self._control.runs(rendered[position:], guard, bos=bos, joined=position > 0)
 
     def _template_messages(self, messages: Sequence[Message], names: Mapping[str, str]) -> list[Mapping[str, object]]:
         form = self._skills.calls or CallForm()

@@ -81,7 +81,7 @@ class Prompter:
             plan = self._renderer.plan((*head, *messages), tools=request.tools, thinking=request.thinking)
         except TemplateRejected as error:
             raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
-        pieces = [TextPiece(run.text, run.special, run.bos) for run in plan.texts]
+        pieces = [TextPiece(run.text, run.special, run.bos, run.joined) for run in plan.texts]
         ids = plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
         return Prompt(ids, np.asarray(ids, np.int32), plan.text, plan.opening)
 

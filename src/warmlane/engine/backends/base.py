@@ -74,9 +74,8 @@ class Decoded(Protocol):
 class Tokenizer(Protocol):
     """Text to tokens and back. Immutable and safe to use from any thread."""
 
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
-        """Token ids. With `special`, texts of control tokens become these; `bos` puts the model's own opening tokens in
-        front, if it wants any."""
+    def tokenize(self, text: str, *, special: bool, bos: bool, joined: bool = False) -> list[int]:
+        """Token ids. See `protocol.TextPiece` for what the options mean."""
         ...
 
     @property

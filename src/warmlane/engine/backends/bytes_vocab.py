@@ -41,8 +41,8 @@ class ByteTokenizer:
     eog = (IM_END, END_OF_TEXT)
     control = frozenset(range(256, N_VOCAB))
 
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
-        """Token ids; there are no opening tokens, so `bos` changes nothing. Lone surrogates become `?`."""
+    def tokenize(self, text: str, *, special: bool, bos: bool, joined: bool = False) -> list[int]:
+        """Token ids; nothing is put in front, so `bos` and `joined` change nothing. Lone surrogates become `?`."""
         if not special:
             return list(_encode(text))
         ids: list[int] = []

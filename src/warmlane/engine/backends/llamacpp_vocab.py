@@ -7,6 +7,8 @@ import hashlib
 
 from llama_cpp import llama_cpp as lib
 
+from warmlane.engine.joining import joined as tokens_behind
+
 _PIECE_BYTES = 256
 
 
@@ -34,6 +36,7 @@ class GgufTokenizer:
         for text, kind in zip(texts, kinds, strict=True):
             digest.update(len(text).to_bytes(4, "little") + text + kind.to_bytes(4, "little"))
         self.fingerprint = digest.hexdigest()
+        self._adds_space = b"".join(map(self.piece, self._tokenize("x", False))) == b" x"
 
     @property
     def bos_text(self) -> str:
@@ -48,8 +51,14 @@ class GgufTokenizer:
         """Some token that every model accepts first."""
         return max(self._bos, 0)
 
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+    def tokenize(self, text: str, *, special: bool, bos: bool, joined: bool = False) -> list[int]:
         """Token ids; lone surrogates become `?`."""
+        opening = [self._bos] if bos and self.add_bos and self._bos >= 0 else []
+        if joined and self._adds_space and not opening:
+            return tokens_behind(lambda t: self._tokenize(t, special), text)
+        return opening + self._tokenize(text, special)
+
+    def _tokenize(self, text: str, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         ids = (lib.llama_token * room)()
@@ -58,8 +67,7 @@ class GgufTokenizer:
             room = -n
             ids = (lib.llama_token * room)()
             n = lib.llama_tokenize(self._vocab, data, len(data), ids, room, False, special)
-        opening = [self._bos] if bos and self.add_bos and self._bos >= 0 else []
-        return opening + ids[:n]
+        return list(ids[:n])
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         special = special and token in self.control
