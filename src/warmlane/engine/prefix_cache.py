@@ -20,9 +20,6 @@ from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
 from warmlane.engine.vectors import Int32Array, IntVector, common_prefix, digest
 
-USELESS_SHARE = 1 / 32
-"""The share of the hot budget that cells may keep while turns run to which they are of no use."""
-
 WORTH_KEEPING = 64
 """Tokens of a chain that are worth a snapshot of their own: less is recomputed as quickly as it is found again."""
 
@@ -208,8 +205,8 @@ class PrefixCache:
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
     def trim(self, *, busy: bool) -> None:
-        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
-        highest used cell, so each would slow every step by more than its way back costs."""
+        """Hold the hot budget. While turns run (`busy`) all cells of no use to them leave as well: attention costs by the
+        highest used cell, so that one short chain behind free ones slows every step as if those were used."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
@@ -217,13 +214,9 @@ class PrefixCache:
             pass
         if not busy or not self.ram.limit_bytes:
             return
-        allowance = hot_tokens * USELESS_SHARE
-        for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at, reverse=True):
-            own = self.pool.table.only_holder(chain.cells.view)
-            if own and not self._is_taken_soon(chain):
-                allowance -= own
-                if allowance < 0:
-                    self.pool.evict(chain)
+        for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
+            if self.pool.table.only_holder(chain.cells.view) and not self._is_taken_soon(chain):
+                self.pool.evict(chain)
 
     def tick(self) -> None:
         """Hand on to the disk tier what has been idle long enough. Cheap; call it between steps."""

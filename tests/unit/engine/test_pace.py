@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from unit.engine.harness import bench, chat
-from warmlane.engine.pace import SLICE_ALONE, SLICE_BESIDE_DECODE, Pace
+from warmlane.engine.pace import SHORT_STEPS, SLICE_ALONE, SLICE_BESIDE_DECODE, Pace
 from warmlane.engine.protocol import Chunk
 
 
@@ -17,13 +17,14 @@ def test_alone_a_slice_is_as_long_as_ever() -> None:
     assert paced(max_gap_ms=10).slice_length(decode_rows=0, short=False) == SLICE_ALONE
 
 
-def test_a_short_prompt_takes_one_step_beside_others() -> None:
+def test_a_short_prompt_takes_the_longest_slices_beside_others() -> None:
+    assert paced().short == SHORT_STEPS * SLICE_BESIDE_DECODE
     assert paced().slice_length(decode_rows=4, short=True) == SLICE_BESIDE_DECODE
     assert paced(max_gap_ms=40).slice_length(decode_rows=4, short=True) == 6
 
 
 def test_a_long_prompt_leaves_a_gap_of_some_decode_steps() -> None:
-    assert paced(ms_per_token=2.0).slice_length(decode_rows=4, short=False) == 35
+    assert paced(ms_per_token=2.0).slice_length(decode_rows=4, short=False) == 30
     assert paced(ms_per_token=50.0).slice_length(decode_rows=4, short=False) == 16
     assert paced(ms_per_token=0.01).slice_length(decode_rows=4, short=False) == SLICE_BESIDE_DECODE
     assert paced(decode_ms=0.1, ms_per_token=0.5).slice_length(decode_rows=4, short=False) == 39
@@ -31,7 +32,7 @@ def test_a_long_prompt_leaves_a_gap_of_some_decode_steps() -> None:
 
 def test_the_operator_may_ask_for_less() -> None:
     assert paced(max_gap_ms=50).slice_length(decode_rows=4, short=False) == 8
-    assert paced(max_gap_ms=1).slice_length(decode_rows=4, short=False) == 4
+    assert paced(max_gap_ms=1).slice_length(decode_rows=4, short=False) == 2
 
 
 def test_before_anything_was_measured_slices_are_short() -> None:

@@ -215,15 +215,15 @@ def test_what_is_cut_off_can_be_returned_to() -> None:
 
 
 def test_strangers_leave_while_others_run_and_stay_while_nobody_does() -> None:
-    b = bench(hash_mode=True, hot_tokens=800, ram_bytes=1 << 20)
-    b.ask(prompt("hi", "a" * 300), owner=1, max_tokens=4)
-    assert b.backend.n_used > 300
-    b.submit(prompt("hi", "b" * 300), owner=2, max_tokens=4)
+    b = bench(hash_mode=True, hot_tokens=8000, ram_bytes=1 << 20)
+    b.ask(prompt("hi", "a" * 80), owner=1, max_tokens=4)
+    assert b.backend.n_used > 80
+    b.submit(prompt("hi", "b" * 80), owner=2, max_tokens=4)
     b.step()
     assert b.scheduler.stats().cells_owned == 0
-    b.submit(prompt("ho", "a" * 300), owner=3, max_tokens=4)
+    b.submit(prompt("ho", "a" * 80), owner=3, max_tokens=4)
     b.run()
-    assert b.scheduler.stats().ram_tokens > 300
+    assert b.scheduler.stats().ram_tokens > 80
 
 
 def test_what_siblings_do_not_share_leaves_while_one_of_them_runs() -> None:
@@ -233,7 +233,7 @@ def test_what_siblings_do_not_share_leaves_while_one_of_them_runs() -> None:
         b.ask(prompt("abcd"[i] * 60, common), owner=i, max_tokens=4)
     b.submit(prompt("e" * 60, common), owner=4, max_tokens=4)
     b.step()
-    assert b.backend.n_used < 620  # the common part, the one that runs, and one that was allowed to stay
+    assert b.backend.n_used < 570  # the common part and the one that runs
     b.run()
     again = b.placed(b.ask(prompt("a" * 60, common), owner=0, max_tokens=1))
     assert again.ram_tokens >= 60
