@@ -92,7 +92,7 @@ async def test_a_second_compaction_takes_up_the_first() -> None:
     assert [item["type"] for item in second["output"]] == ["message", "message", "compaction"]
 
 
-async def test_a_response_may_be_compacted_by_its_id() -> None:
+async def test_a_response_that_is_not_stored_may_be_compacted_by_its_id() -> None:
     turns = FakeTurns()
     async with edge_client(turns) as client:
         body = await post(client, PATH, previous_response_id="resp_1")
@@ -226,6 +226,20 @@ async def test_a_name_of_nothing_is_refused(stored: tuple[httpx.AsyncClient, Fak
     got = await client.post("/v1/responses", json={"model": MODEL, "input": items})
     assert (got.status_code, got.json()["error"]["param"]) == (400, "input[1].id")
     assert turns.open_permits == 0
+
+
+async def test_a_compaction_by_id_keeps_the_users_messages_and_open_calls(
+    stored: tuple[httpx.AsyncClient, FakeTurns],
+) -> None:
+    client, turns = stored
+    body = await post(client, PATH, previous_response_id=FACTS.id, input="and more")
+    assert [item["type"] for item in body["output"]] == ["message", "message", "compaction", "function_call"]
+    assert [item["content"][0]["text"] for item in body["output"][:2]] == ["asked", "and more"]
+    assert body["output"][3]["call_id"] == "c"
+    request = turns.last
+    assert request.previous_response_id is None
+    assert [message.text for message in request.input] == ["asked", "I look.", "and more", INSTRUCTION]
+    assert request.input[1].parts[0] == Reasoning("hm")
 
 
 def references(*names: str) -> list[dict[str, str]]:

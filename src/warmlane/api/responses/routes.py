@@ -11,13 +11,15 @@ from warmlane.api.responses.create import CreateEndpoint
 from warmlane.api.responses.socket import ResponsesSocket
 from warmlane.api.responses.stored import stored_routes
 from warmlane.api.responses.turns import Preparer
+from warmlane.api.responses.unfold import Unfolded
 from warmlane.api.settings import Edge
 
 
 def routes(edge: Edge) -> list[BaseRoute]:
     preparer, runs = Preparer(edge), BackgroundRuns(edge)
     compact = preparer.prepare_compaction
-    compact_turn = TurnEndpoint(edge, compact, complete=Completion(edge, compact, cuts=lambda _: True))
+    whole = Unfolded(edge, Completion(edge, compact, cuts=lambda _: True))
+    compact_turn = TurnEndpoint(edge, compact, complete=whole)
     return [
         Route("/v1/responses", CreateEndpoint(edge, preparer, runs), methods=["POST"]),
         WebSocketRoute("/v1/responses", ResponsesSocket(edge, preparer)),
