@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import anthropic
+import jsonschema
 import openai
 import pytest
 
@@ -14,6 +16,26 @@ pytestmark = [pytest.mark.model, pytest.mark.live]
 MODEL = "smollm2-135m-instruct"
 QUESTION = "Name three rivers of Europe, and say one thing about each of them."
 YES_OR_NO = "Is the sky blue? Answer yes or no."
+FORECAST = {
+    "type": "object",
+    "properties": {
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}, "country": {"enum": ["CH", "FR", "IT"]}},
+            "required": ["city", "country"],
+            "additionalProperties": False,
+        },
+        "days": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0, "maximum": 9},
+            "minItems": 1,
+            "maxItems": 3,
+        },
+        "unit": {"enum": ["c", "f"]},
+    },
+    "required": ["place", "days"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture(scope="module", params=["paged", "flat"])
@@ -64,3 +86,28 @@ def test_chat_by_full_replay(client: openai.OpenAI) -> None:
     assert two.usage.prompt_tokens_details is not None
     held = one.usage.prompt_tokens + one.usage.completion_tokens - 1
     assert held <= (two.usage.prompt_tokens_details.cached_tokens or 0) < two.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_call_that_chat_requires_keeps_to_its_schema(client: openai.OpenAI, stream: bool) -> None:
+    tool = {"type": "function", "function": {"name": "forecast", "description": "Weather.", "parameters": FORECAST}}
+    asked = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "How will the weather be in Bern in the next days?"}],
+        "tools": [tool],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "max_tokens": 600,
+        "temperature": 0.3,
+        "seed": 1,
+    }
+    if stream:
+        with client.chat.completions.stream(**asked) as events:
+            completion = events.get_final_completion()
+    else:
+        completion = client.chat.completions.create(**asked)
+    (choice,) = completion.choices
+    assert choice.finish_reason == "tool_calls"
+    (call,) = choice.message.tool_calls or ()
+    assert call.function.name == "forecast"
+    jsonschema.validate(json.loads(call.function.arguments), FORECAST)
