@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from starlette.types import ASGIApp
 
@@ -28,6 +29,7 @@ from warmlane.clock import SystemClock
 from warmlane.config import Settings
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig, EngineKind
+from warmlane.engine.tiers.erasing import erase_domains
 from warmlane.errors import ConfigError, Unavailable
 from warmlane.host import Aliases, Binding, Loader, ModelGate, ModelHost
 from warmlane.observe import ModelNumbers
@@ -120,6 +122,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
     store = await open_store(settings.store, timeout_s=settings.store_timeout_s)
     opened.push_async_callback(store.close)
     secrets = make_secrets(settings)
+    sources = (model, *resolve_on_demand(settings))
     host = ModelHost(load_timeout_s=settings.load_timeout_s, aliases=Aliases(resolve_aliases(settings)))
     opened.push_async_callback(host.close)
     parts = SpineParts(
@@ -133,8 +136,11 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,
         log_text=settings.log_text,
+        erase_unloaded=disk_eraser(
+            settings, [source.name for source in sources], loaded=lambda: [b.name for b in host.bindings()]
+        ),
     )
-    for source in (model, *resolve_on_demand(settings)):
+    for source in sources:
         cold = _lane(settings, source.name, capacity=1 if settings.flat else settings.capacity)
         host.add(source.name, loader=_loader(settings, source, parts), cold=cold, created=int(time.time()))
     try:
@@ -183,12 +189,30 @@ def engine_config(settings: Settings, model: ModelSource) -> EngineConfig:
         flash_attention=settings.flash_attention,
         hot_tokens=settings.hot_tokens,
         ram_cache_bytes=int(settings.ram_cache) if "ram_cache" in settings.model_fields_set else None,
-        # A folder a model: each has one worker that owns it.
-        disk_cache_dir=None if settings.disk_cache is None else str(settings.disk_cache.expanduser() / model.name),
+        disk_cache_dir=_disk_cache_dir(settings, model.name),
         disk_cache_bytes=int(settings.disk_cache_size),
         max_inter_token_ms=settings.max_inter_token_ms,
         simulated_hash=settings.simulated_hash,
     )
+
+
+def _disk_cache_dir(settings: Settings, model: str) -> str | None:
+    """A folder a model: each has one worker that owns it."""
+    return None if settings.disk_cache is None else str(settings.disk_cache.expanduser() / model)
+
+
+def disk_eraser(
+    settings: Settings, models: Iterable[str], *, loaded: Callable[[], Collection[str]]
+) -> Callable[[frozenset[bytes]], Awaitable[None]]:
+    """What removes the files of domains in the disk cache of those of the models that are not loaded."""
+
+    async def erase(domains: frozenset[bytes]) -> None:
+        for model in set(models) - set(loaded()):
+            directory = _disk_cache_dir(settings, model)
+            if directory is not None:
+                await asyncio.to_thread(erase_domains, Path(directory), domains)
+
+    return erase
 
 
 def _bind(settings: Settings, name: str, engine: WorkerEngine, gate: ModelGate, parts: SpineParts) -> Binding:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from warmlane.engine.config import EngineConfig
+from warmlane.engine.forgetting import Forgotten, OwedForgets, forget_files
 from warmlane.engine.messages import (
     AskStats,
     Cancel,
@@ -80,6 +81,7 @@ class WorkerEngine:
         self._listeners: list[DeathListener] = []
         self._generation = 1
         self._last_status = 0
+        self._owed = OwedForgets()
         self._worker: WorkerProcess | None = None
         self._info: EngineInfo | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -178,8 +180,15 @@ class WorkerEngine:
         return answer.ok
 
     async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
-        if self.ready:
-            await self._ask(lambda call: Forget(call, domain, prompt, at, keep))
+        what = Forgotten(domain, prompt, at, keep)
+        while self.ready:
+            try:
+                await self._ask(lambda call: _command(call, what))
+                return
+            except EngineDied:
+                continue  # with what it had in memory; what it had on disk is another's, or nobody's
+        self._owed.add(what)
+        await forget_files(self._config.disk_cache_dir, what)
 
     async def reset(self) -> None:
         await self._ask(Reset)
@@ -237,6 +246,8 @@ class WorkerEngine:
     async def _spawn(self) -> None:
         worker, info = await WorkerProcess.spawn(self._config, self._generation, load_timeout_s=self._load_timeout_s)
         self._worker, self._info = worker, info
+        for what in self._owed.take():
+            worker.send(_command(next(self._calls), what))
         self._became_ready.set()
 
     async def _supervise(self) -> None:
@@ -286,3 +297,7 @@ class WorkerEngine:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(EngineDied("The engine's worker process ended."))
+
+
+def _command(call: int, what: Forgotten) -> Forget:
+    return Forget(call, what.domain, what.prompt, what.at, what.keep)

@@ -235,8 +235,9 @@ class Engine(CacheOwnerEngine, Protocol):
         """Drop what every tier keeps of a domain: all of it but what running turns hold.
 
         With a `prompt`, the `digest` of its first `at` tokens, only what begins with them, from the first `keep` tokens
-        on, and only where no session holds it. A no-op while no worker is ready. Takes effect between two engine
-        steps."""
+        on, and only where no session holds it. Takes effect between two engine steps. Where no worker is ready what was
+        in memory is gone; files go at once, and the next worker knows none of it before it serves. Raises
+        `errors.EngineError` if not all of that could be done, but does not where the worker ends meanwhile."""
         ...
 
     async def close(self) -> None:

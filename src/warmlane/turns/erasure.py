@@ -44,11 +44,11 @@ async def forget_turn(parts: SpineParts, row: StoredTurn, before: StoredTurn | N
 
 
 async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
-    """Delete everything of a tenant: rows, warm sessions, KV in every tier of the models that are loaded, and what is
-    remembered of its turns.
+    """Delete everything of a tenant: rows, warm sessions, KV in every tier, of models that are not loaded too, and what
+    is remembered of its turns.
 
-    Its running turns must have been told to stop. Raises `StoreUnavailable`, and `Unavailable` if an engine did not
-    forget; what is left can be asked for again.
+    Its running turns must have been told to stop. Raises `StoreUnavailable`, and `Unavailable` if not all of the KV
+    could be removed; what is left can be asked for again.
     """
     warm = [domain for binding in parts.host.bindings() for domain in binding.registry.domains(tenant)]
     parts.domains.owe(tenant, [*warm, parts.secrets.domain(tenant, None)])
@@ -60,21 +60,29 @@ async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
         parts.ledger.forget(domain)
         parts.traces.forget_domain(domain)
     forgot = await asyncio.gather(*(_forget(binding, domains) for binding in parts.host.bindings()))
-    if not all(forgot):
-        raise Unavailable("Not everything was deleted: an engine is not ready. Ask again.", retry_after_s=5)
+    if not all([*forgot, await _forget_unloaded(parts, domains)]):
+        raise Unavailable("Not everything was deleted: some of the cache could not be removed.", retry_after_s=5)
     parts.domains.paid(tenant, domains)
     return erased
 
 
 async def _forget(binding: Binding, domains: Iterable[bytes]) -> bool:
-    """Whether the engine forgot all of them. One that is down has lost what was in memory, but not its files."""
+    """Whether the engine forgot all of them."""
     await binding.registry.flush_disposals()
-    engine = binding.engine
-    generation = engine.generation if engine.ready else None
     try:
         for domain in domains:
-            await engine.forget(domain)
+            await binding.engine.forget(domain)
     except EngineError as error:
         log.warning("the engine of %s did not forget a tenant: %s", binding.name, error)
         return False
-    return engine.ready and engine.generation == generation
+    return True
+
+
+async def _forget_unloaded(parts: SpineParts, domains: frozenset[bytes]) -> bool:
+    """Whether what models that are not loaded have on disk was removed."""
+    try:
+        await parts.erase_unloaded(domains)
+    except OSError as error:
+        log.warning("the disk cache of models that are not loaded was not erased: %s", error.strerror)
+        return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
 
@@ -21,11 +21,16 @@ from warmlane.turns.suspects import Suspects
 from warmlane.turns.traces import TraceLog
 
 
+async def _nothing_on_disk(_: frozenset[bytes]) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpineParts:
     """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time.
     `output_format` names how the models write, instead of what their templates let assume; `new_call_id` names calls.
-    `log_text` lets the log hold what was said."""
+    `log_text` lets the log hold what was said. `erase_unloaded` removes the files of domains that models which are not
+    loaded have; it raises `OSError`."""
 
     host: ModelHost
     store: ResponseStore
@@ -43,6 +48,7 @@ class SpineParts:
     drain_timeout_s: float = 30.0
     turn_timeout_s: float | None = None
     log_text: bool = False
+    erase_unloaded: Callable[[frozenset[bytes]], Awaitable[None]] = _nothing_on_disk
     prompters: weakref.WeakKeyDictionary[Binding, Prompter] = field(default_factory=weakref.WeakKeyDictionary)
     suspected: weakref.WeakKeyDictionary[Binding, Suspects] = field(default_factory=weakref.WeakKeyDictionary)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +14,8 @@ from support.holding import HoldingEngine, HoldingStore
 from support.spine import Rig, read, rig
 from warmlane.conversation.events import Failed
 from warmlane.conversation.turn import Dialect
+from warmlane.engine.client import WorkerEngine
+from warmlane.engine.config import EngineConfig
 from warmlane.errors import EngineDied, PreviousResponseNotFound, ResponseNotFound, StoreUnavailable, Unavailable
 from warmlane.store import ResponseStore, queued_turn
 from warmlane.turns.archive import Erasure
@@ -169,3 +173,43 @@ async def test_an_erasure_an_engine_did_not_follow_is_not_called_done(store: boo
         engine.failure = None
         await r.spine.erase("ann")
         assert await cached(r, SECRET, tenant="ann", domain=salted["domain"]) == 0
+
+
+async def test_an_erasure_is_done_though_the_worker_is_down() -> None:
+    gate = asyncio.Event()
+
+    async def wait(_: float) -> None:
+        await gate.wait()
+
+    async def start(config: EngineConfig) -> WorkerEngine:
+        return await WorkerEngine.start(config, sleep=wait)
+
+    async with rig(start_engine=start) as r:
+        asked = r.ask(SECRET, tenant="ann")
+        await r.finished(asked)
+        engine = r.binding.engine
+        assert isinstance(engine, WorkerEngine)
+        assert engine.worker_pid is not None
+        os.kill(engine.worker_pid, signal.SIGKILL)
+        while engine.ready:
+            await asyncio.sleep(0.005)
+        assert await r.spine.erase("ann") == Erasure(responses=1, conversations=0)
+
+        gate.set()
+        await engine.wait_ready()
+        assert await cached(r, SECRET, tenant="ann") == 0
+
+
+async def test_files_of_models_that_are_not_loaded_are_erased_or_it_is_not_called_done() -> None:
+    asked: list[frozenset[bytes]] = []
+
+    async def erase(domains: frozenset[bytes]) -> None:
+        asked.append(domains)
+        if len(asked) == 1:
+            raise PermissionError(13, "Permission denied")
+
+    async with rig(resident=False, erase_unloaded=erase) as r:
+        with pytest.raises(Unavailable):
+            await r.spine.erase("ann")
+        await r.spine.erase("ann")
+        assert asked == [frozenset({r.spine.domain("ann", None)})] * 2

@@ -26,7 +26,8 @@ from warmlane.engine.tiers.segment_file import (
     make_header,
     read_data,
     read_header,
-    write,
+    sync_directory,
+    write_draft,
 )
 from warmlane.engine.tiers.segments import Segment, SegmentIndex
 from warmlane.engine.tiers.writer import Writer
@@ -224,12 +225,14 @@ class DiskTier:
         with self._lock:
             known = any(s.path == path for s in self._index)
             self._make_room(0 if known else source.size)
-        size = write(path, header, source.data)
+        draft, size = write_draft(path, header, source.data)
         with self._lock:
             self.writes += 1
             if source.gone:
-                path.unlink(missing_ok=True)
+                draft.unlink(missing_ok=True)
                 return
+            # Not before it is known that it is still wanted: nobody reads the draft that a killed process leaves.
+            draft.replace(path)
             for other in self._index:
                 if other.path == path:
                     self._bytes -= other.size
@@ -239,6 +242,7 @@ class DiskTier:
             )
             self._bytes += size
             self._make_room(0)
+        sync_directory(self._directory)
 
     def _make_room(self, n_bytes: int) -> None:
         """Remove files until `n_bytes` more fit: other models' first, then the least recently used."""

@@ -49,8 +49,9 @@ def file_name(header: Header) -> str:
     return digest.hexdigest()[:40] + SUFFIX
 
 
-def write(path: Path, header: Header, data: ByteArray) -> int:
-    """Write the file whole or not at all, readable by its owner alone; returns its size in bytes. Raises OSError."""
+def write_draft(path: Path, header: Header, data: ByteArray) -> tuple[Path, int]:
+    """Write what is to be the file, readable by its owner alone; returns where it is until it is published, and its
+    size in bytes. Raises OSError."""
     draft = path.with_suffix(DRAFT_SUFFIX)
     head = msgspec.msgpack.encode(header)
     try:
@@ -60,12 +61,10 @@ def write(path: Path, header: Header, data: ByteArray) -> int:
             while len(view):
                 view = view[file.write(view) :]
             os.fsync(file.fileno())
-        draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
-    return _FIXED_BYTES + len(head) + int(data.size)
+    return draft, _FIXED_BYTES + len(head) + int(data.size)
 
 
 def read_header(path: Path) -> tuple[Header, int] | None:
@@ -114,7 +113,7 @@ def read_data(path: Path, header: Header, allocate: Allocate) -> ByteArray | Non
     return data
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make a rename last through a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
