@@ -2,6 +2,7 @@
 # make check   format, lint, types, layering, fast tests (a few minutes on 2 cores)
 # make test    every test that needs no special hardware, the contract and real-model ones included
 # make soak    the long randomised runs
+# make fuzz    send a server what its OpenAPI document allows, and what it does not, for a minute (FOR=60, SEED=1)
 # make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
 # make clients what other people's clients make of the server: installs them below .clients, needs the network once
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
@@ -31,7 +32,10 @@ VENV_STAMP := $(VENV)/.made
 LLAMA_STAMP := $(VENV)/.$(subst ==,-,$(LLAMA))
 INSTALL_STAMP := $(VENV)/.installed
 
-.PHONY: help serve install check test clients soak bench peer clean tools
+SCHEMATHESIS := schemathesis==4.32.5
+FUZZ_STAMP := .fuzz/.$(subst ==,-,$(SCHEMATHESIS))
+
+.PHONY: help serve install check test clients soak fuzz bench peer clean tools
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -66,6 +70,16 @@ clients: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) $(CLIEN
 	@.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
 	@touch $@
 
+fuzz: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) $(FUZZ_STAMP)
+	@SERVER_PYTHON="$(SERVER_PYTHON)" ./tools/fuzz .fuzz $(or $(FOR),60) $(or $(SEED),1)
+
+# A virtualenv of its own: what it depends on is not bound by what the server does.
+$(FUZZ_STAMP): | tools
+	@echo "make: installing $(SCHEMATHESIS) in .fuzz"
+	@$(PYTHON) -m venv .fuzz
+	@.fuzz/bin/python -m pip --disable-pip-version-check install --quiet "$(SCHEMATHESIS)"
+	@touch $@
+
 bench: $(INSTALL_STAMP)
 	$(BIN)/python bench/micro_sessions.py
 	$(BIN)/python bench/refusals.py
@@ -79,7 +93,7 @@ peer: .peer/bin/llama-server
 	@PIP="$(PIP)" ./tools/build-peer "$(LLAMA)"
 
 clean:
-	rm -rf $(VENV) .clients dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .clients .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What must be there before anything can be built.

@@ -11,6 +11,7 @@ import httpx
 from anthropic.types import RawMessageStreamEvent
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
@@ -35,6 +36,7 @@ def edge_app(
     conversations: ConversationArchive | None = None,
     settings: EdgeSettings | None = None,
     clock: ManualClock | None = None,
+    registry: CollectorRegistry | None = None,
 ) -> ASGIApp:
     serial = iter(range(1, 1_000_000))
     archive = archive or FakeArchive()
@@ -50,7 +52,7 @@ def edge_app(
         new_token=lambda: f"{next(serial):048x}",
         unix_s=lambda: UNIX_S,
     )
-    return assemble(edge)
+    return assemble(edge, registry=registry)
 
 
 def edge_client(turns: FakeTurns, **kwargs: Any) -> httpx.AsyncClient:

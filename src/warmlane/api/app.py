@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
+from warmlane.api import openapi
 from warmlane.api.admin import data, health, models, sessions
 from warmlane.api.chat import routes as chat
 from warmlane.api.conversations import routes as conversations_routes
@@ -84,6 +85,7 @@ def assemble(
     app = FastAPI(lifespan=run, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for dialect in (responses, messages, chat, conversations_routes):
         app.router.routes.extend(dialect.routes(edge))
+    app.router.routes.extend(openapi.routes(edge, metrics=registry is not None))
     models.add_routes(app, edge)
     sessions.add_routes(app, edge)
     data.add_routes(app, edge)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from warmlane.api.jsonio import JsonObject
 from warmlane.errors import InvalidRequest
@@ -19,6 +21,14 @@ MAX_STOP_CHARS = 1000
 MAX_CACHE_SALT_BYTES = 256
 MAX_INT = 2**31 - 1
 """Larger token counts and top_k say the same as this one."""
+
+
+class OrString:
+    """Beside an annotation whose validator also takes a string: says so in the JSON Schema."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
 
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(gt=0, le=1)]
@@ -40,7 +50,9 @@ def _string_as_list(value: object) -> object:
 
 
 _StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
-StopList = Annotated[list[_StopString], BeforeValidator(_string_as_list), Field(max_length=MAX_STOP_SEQUENCES)]
+StopList = Annotated[
+    list[_StopString], BeforeValidator(_string_as_list), Field(max_length=MAX_STOP_SEQUENCES), OrString()
+]
 
 
 def _salt(value: object) -> object:
@@ -79,7 +91,7 @@ def as_blocks(value: object) -> object:
     return value
 
 
-Content = Annotated[list[Block], BeforeValidator(as_blocks)]
+Content = Annotated[list[Block], BeforeValidator(as_blocks), OrString()]
 """A string, or an array of parts; a string becomes one `text` part."""
 
 FOREIGN = frozenset(

@@ -16,8 +16,8 @@ from warmlane.api.errors import HttpRefusal, WireError, envelope, error_headers,
 from warmlane.api.settings import Edge
 from warmlane.errors import WarmlaneError
 
-OPEN_PATHS = frozenset({"/", "/health", "/ready"})
-"""Answered without a key: probes have none."""
+OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json"})
+"""Answered without a key: probes and tools that read the document have none."""
 
 WEBSOCKET_PATHS = frozenset({"/v1/responses"})
 

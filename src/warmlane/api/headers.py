@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from starlette.datastructures import QueryParams
 
 from warmlane.conversation.turn import CacheFacts, Divergence, Outcome
 
 WARNINGS_MAX_BYTES = 1024
 _COUNT_RESERVE_BYTES = 16
+
+# What a header may not begin or end with.
+_OUTER_SPACES = re.compile(r"^ +| +$")
+_NOTHING = "%22%22"
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -53,6 +59,11 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
     return _listed(b"x-warmlane-warnings", warnings)
 
 
+def ignored_in(query: QueryParams) -> list[str]:
+    """The parameters of a query that are accepted and not acted on."""
+    return [name for name in ("include", "include[]") if name in query]
+
+
 def canonical_headers(changes: Sequence[str]) -> Headers:
     """What was put in canonical form, so that the prompt shares a prefix with others that say the same."""
     return _listed(b"x-warmlane-canonicalized", changes)
@@ -66,7 +77,7 @@ def _listed(header: bytes, items: Sequence[str]) -> Headers:
     kept: list[str] = []
     size = 0
     for name in names:
-        encoded = quote(name, safe="[]._-:;= ()'/")
+        encoded = _encoded(name)
         size += len(encoded) + 2
         if size > WARNINGS_MAX_BYTES - _COUNT_RESERVE_BYTES:
             break
@@ -74,3 +85,9 @@ def _listed(header: bytes, items: Sequence[str]) -> Headers:
     if len(kept) < len(names):
         kept.append(f"+{len(names) - len(kept)}")
     return [(header, ", ".join(kept).encode())]
+
+
+def _encoded(name: str) -> str:
+    """Legible as far as a header's value can be; nothing at all is told as two quotes."""
+    encoded = quote(name, safe="[]._-:;= ()'/")
+    return _OUTER_SPACES.sub(lambda found: "%20" * len(found[0]), encoded) or _NOTHING

@@ -21,7 +21,7 @@ from warmlane.api.conversations.render import (
 from warmlane.api.conversations.request import AddRequest, CreateRequest, UpdateRequest, read_items
 from warmlane.api.fields import parse, refuse
 from warmlane.api.guard import caller_of
-from warmlane.api.headers import warning_headers
+from warmlane.api.headers import ignored_in, warning_headers
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.items import InputItem, InputItems, page
 from warmlane.api.responses.sealed import Seals
@@ -75,7 +75,8 @@ class _Conversations:
     async def list_items(self, request: Request) -> Response:
         query = request.query_params
         items = all_items(await self._kept.read(*_whose(request)))
-        return _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
+        listed = page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after"))
+        return _json(listed, ignored_in(query))
 
     async def add_items(self, request: Request) -> Response:
         asked = parse(AddRequest, await self._body(request))
@@ -85,11 +86,11 @@ class _Conversations:
         await self._kept.add(*_whose(request), entries)
         added = tuple(item for entry in entries for item in entry_items(entry))
         listed = InputItems(data=added, first_id=added[0].id, last_id=added[-1].id, has_more=False)
-        return _json(listed, (*asked.unknown, *ignored))
+        return _json(listed, (*asked.unknown, *ignored, *ignored_in(request.query_params)))
 
     async def retrieve_item(self, request: Request) -> Response:
         _, _, item = await self._find(request)
-        return _json(item)
+        return _json(item, ignored_in(request.query_params))
 
     async def delete_item(self, request: Request) -> Response:
         """An item is a part of a message; the message goes with its last one."""

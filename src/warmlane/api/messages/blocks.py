@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from warmlane.api.fields import Lenient, as_blocks
+from warmlane.api.fields import Lenient, OrString, as_blocks
 
 
 class CacheControl(Lenient):
@@ -50,7 +50,7 @@ class WireBlock(Lenient):
     cache_control: CacheControl | None = None
 
 
-Blocks = Annotated[list[WireBlock], BeforeValidator(as_blocks)]
+Blocks = Annotated[list[WireBlock], BeforeValidator(as_blocks), OrString()]
 """A string, or an array of blocks; a string becomes one `text` block."""
 
 Source.model_rebuild()

@@ -67,6 +67,12 @@ class MessagesRequest(Lenient):
     compaction: object = None
 
 
+class CreateMessageRequest(MessagesRequest):
+    """The body of a turn."""
+
+    max_tokens: MaxTokens
+
+
 def check_supported(request: MessagesRequest) -> None:
     """Refuse what would change the answer and is not done here. Raises `InvalidRequest`."""
     refuse_foreign(request)

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from warmlane.api import jsonio
 from warmlane.api.body import read_request
 from warmlane.api.exchange import PreparedTurn, TurnEndpoint
-from warmlane.api.fields import parse, refuse
+from warmlane.api.fields import parse
 from warmlane.api.guard import Caller, caller_of
 from warmlane.api.headers import canonical_headers, warning_headers
 from warmlane.api.jsonio import JsonObject
@@ -20,6 +20,7 @@ from warmlane.api.messages.content import DialogueReader
 from warmlane.api.messages.events import MessagesStream
 from warmlane.api.messages.render import MESSAGE_PREFIX, ReplyRenderer
 from warmlane.api.messages.request import (
+    CreateMessageRequest,
     MessagesRequest,
     check_supported,
     sampling_of,
@@ -45,9 +46,7 @@ class _Preparer:
         self._edge = edge
 
     def __call__(self, body: JsonObject, caller: Caller) -> PreparedTurn:
-        request = parse(MessagesRequest, body)
-        if request.max_tokens is None:
-            raise refuse("max_tokens", "is required.")
+        request = parse(CreateMessageRequest, body)
         asked = _read(self._edge, request, caller)
         render = ReplyRenderer(
             message_id=asked.turn.response_id,

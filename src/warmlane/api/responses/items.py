@@ -20,10 +20,15 @@ class InputText(msgspec.Struct, frozen=True, tag_field="type", tag="input_text")
     text: str
 
 
+ListedRole = Literal["user", "system", "developer", "assistant"]
+
+
 class InputMessageItem(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    """Of whichever role: what the assistant said is an output's text."""
+
     id: str
-    role: Literal["user", "system", "developer"]
-    content: tuple[InputText, ...]
+    role: ListedRole
+    content: tuple[InputText | wire.OutputText, ...]
     status: wire.ItemStatus = "completed"
 
 
@@ -34,7 +39,7 @@ class FunctionCallOutputItem(msgspec.Struct, frozen=True, tag_field="type", tag=
     status: wire.ItemStatus = "completed"
 
 
-InputItem = InputMessageItem | FunctionCallOutputItem | wire.MessageItem | wire.ReasoningItem | wire.FunctionCallItem
+InputItem = InputMessageItem | FunctionCallOutputItem | wire.ReasoningItem | wire.FunctionCallItem
 
 
 class InputItems(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +68,9 @@ def _item(key: str, message: Message, part: Text | Reasoning | ToolCall | ToolRe
         case Reasoning():
             return wire.ReasoningItem(f"rs_{key}", "completed", (wire.SummaryText(part.text),))
         case Text() if message.role is Role.ASSISTANT:
-            return wire.MessageItem(f"msg_{key}", "completed", (wire.OutputText(part.text),))
+            return InputMessageItem(f"msg_{key}", "assistant", (wire.OutputText(part.text),))
         case Text():
-            role: Literal["user", "system", "developer"] = "user"
+            role: ListedRole = "user"
             if message.role in (Role.SYSTEM, Role.DEVELOPER):
                 role = "system" if message.role is Role.SYSTEM else "developer"
             return InputMessageItem(f"msg_{key}", role, (InputText(part.text),))

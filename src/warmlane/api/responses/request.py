@@ -10,6 +10,7 @@ from warmlane.api.fields import (
     CacheSalt,
     Lenient,
     MaxTokens,
+    OrString,
     Penalty,
     Temperature,
     TopP,
@@ -33,7 +34,12 @@ def as_items(value: object) -> object:
     return [{"role": "user", "content": value}] if isinstance(value, str) and value else value
 
 
-Items = Annotated[list[dict[str, object]], BeforeValidator(as_items)]
+def _as_items_if_any(value: object) -> object:
+    return as_items(value) or []
+
+
+Items = Annotated[list[dict[str, object]], BeforeValidator(as_items), OrString()]
+OptionalItems = Annotated[list[dict[str, object]], BeforeValidator(_as_items_if_any), OrString()]
 
 
 class StreamOptions(Lenient):
@@ -84,7 +90,7 @@ class ResponsesRequest(Lenient):
     background: bool | None = None
     tools: list[dict[str, object]] | None = None
     tool_choice: object = None
-    conversation: Annotated[ConversationRef, BeforeValidator(_as_reference)] | None = None
+    conversation: Annotated[ConversationRef, BeforeValidator(_as_reference), OrString()] | None = None
     prompt: object = None
 
     @property
@@ -105,6 +111,12 @@ class ResponsesRequest(Lenient):
         """How many other tokens to tell beside each token of the text; None for no log probabilities."""
         asked = INCLUDE_LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
         return (self.top_logprobs or 0) if asked else None
+
+
+class CompactRequest(ResponsesRequest):
+    """The body of a compaction, which may be of what was said before alone."""
+
+    input: OptionalItems = Field(default_factory=list)
 
 
 def check_supported(request: ResponsesRequest) -> None:

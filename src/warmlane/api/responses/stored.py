@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from warmlane.api import jsonio
 from warmlane.api.body import read_request
 from warmlane.api.guard import caller_of
-from warmlane.api.headers import warning_headers
+from warmlane.api.headers import ignored_in, warning_headers
 from warmlane.api.responses.background import BackgroundRuns
 from warmlane.api.responses.completion import Completion, may_cut
 from warmlane.api.responses.following import EventsResponse
@@ -56,7 +56,7 @@ class _Stored:
 
     async def retrieve(self, request: Request) -> Response:
         archived = await self._found(request)
-        ignored = warning_headers([name for name in ("include", "include[]") if name in request.query_params])
+        ignored = warning_headers(ignored_in(request.query_params))
         if request.query_params.get("stream", "").lower() != "true":
             response = _json(archived_response(archived))
             response.raw_headers.extend(ignored)
@@ -82,7 +82,9 @@ class _Stored:
         messages = archived.input if archived.outcome is None else await self._archive.conversation(*_whose(request))
         query = request.query_params
         items = input_items(_id(request), messages)
-        return _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
+        response = _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
+        response.raw_headers.extend(warning_headers(ignored_in(query)))
+        return response
 
     async def _found(self, request: Request) -> Archived:
         return await self._archive.retrieve(*_whose(request))

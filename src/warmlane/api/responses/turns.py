@@ -20,6 +20,7 @@ from warmlane.api.responses.input import InputRead, read_input
 from warmlane.api.responses.options import FormatRead, read_format, read_thinking
 from warmlane.api.responses.render import ResponseFacts, render_outcome
 from warmlane.api.responses.request import (
+    CompactRequest,
     ResponsesRequest,
     check_supported,
     retention_of,
@@ -95,7 +96,7 @@ class Preparer:
 
     def prepare_compaction(self, body: JsonObject, caller: Caller) -> PreparedTurn:
         """POST /v1/responses/compact."""
-        read = self._read({**body, "input": body.get("input") or []}, caller)
+        read = self._read(body, caller, of=CompactRequest)
         if not read.input.messages and not read.request.continues:
             raise refuse("input", "must not be empty: there is nothing to compact.")
         turn = _turn(read, self._facts(read), caller)
@@ -122,8 +123,8 @@ class Preparer:
         turn = summary_turn(_turn(read, facts, caller))
         return PreparedTurn(request=turn, answer=answer, stream=stream, warnings=ignored, kept=False)
 
-    def _read(self, body: JsonObject, caller: Caller) -> RequestRead:
-        request = parse(ResponsesRequest, body)
+    def _read(self, body: JsonObject, caller: Caller, *, of: type[ResponsesRequest] = ResponsesRequest) -> RequestRead:
+        request = parse(of, body)
         check_supported(request)
         domain = self._edge.turns.domain(caller.tenant, request.cache_salt)
         seals = Seals(self._edge.turns, domain)
