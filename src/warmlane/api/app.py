@@ -108,10 +108,9 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
+    """The methods of the first path that matches: `/v1/responses/compact` is no response of that name."""
     routes: list[BaseRoute] = request.app.router.routes
-    methods: set[str] = set()
-    for route in routes:
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
-            methods |= getattr(route, "methods", None) or set()
-    return sorted(methods)
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    paths = [getattr(route, "path", "") for route in matching]
+    alike = [route for route, path in zip(matching, paths, strict=True) if path == paths[0]]
+    return sorted({method for route in alike for method in getattr(route, "methods", None) or ()})

@@ -86,3 +86,11 @@ async def test_what_is_sent_and_answered_is_as_declared(path: str, body: Json) -
 
 def valid(value: object, schema: Json, told: Json) -> None:
     jsonschema.validate(value, {**schema, "components": told["components"]}, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("path", sorted({o.path for o in OPERATIONS}))
+async def test_another_method_is_told_which_there_are(path: str) -> None:
+    got = await edge_client(FakeTurns()).options(re.sub(r"\{\w+\}", "x1", path))
+    assert got.status_code == 405
+    told = {method.lower() for method in got.headers["allow"].split(", ")} - {"head"}
+    assert told == {o.method for o in OPERATIONS if o.path == path}
