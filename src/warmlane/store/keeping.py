@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from warmlane.store import queries
 from warmlane.store.base import HELD_S
@@ -23,7 +22,7 @@ _EXTEND: Final = (
 
 class Keeper:
     """Moves the expiry of what is continued, once it is due and not at every turn: so a row of a long conversation is
-    written again once in its lifetime. One transaction moves about `rows`."""
+    written again once in its lifetime. One transaction moves at most `rows`."""
 
     def __init__(self, database: Database, *, rows: int = BATCH_ROWS) -> None:
         self._database = database
@@ -44,18 +43,9 @@ class Keeper:
                 await connection.execute(held.values(expires_at=now + HELD_S))
 
     async def _extend(self, now: float) -> bool:
-        """Some of them, from the end of each conversation to its beginning. False if there were none."""
-        n_moved = 0
+        """Extend some of them. False if there were none."""
         async with self._database.writing() as connection:
-            found = await self._outlived(connection, queries.outlived(now).limit(self._rows))
-            while found and n_moved < self._rows:
+            found = (await connection.execute(queries.outlived(now, limit=self._rows))).all()
+            if found:
                 await connection.execute(_EXTEND, [{"row_id": row.id, "until": row.until} for row in found])
-                n_moved += len(found)
-                before = {row.previous_response_id for row in found if row.previous_response_id is not None}
-                found = await self._outlived(connection, queries.outlived(now, ids=before)) if before else ()
-        return n_moved > 0
-
-    async def _outlived(
-        self, connection: AsyncConnection, query: sa.Select[tuple[str, str | None, float]]
-    ) -> Sequence[sa.Row[tuple[str, str | None, float]]]:
-        return (await connection.execute(query)).all()
+        return bool(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
@@ -91,18 +91,25 @@ def expired(now: float) -> sa.ColumnElement[bool]:
     return sa.and_(responses.c.expires_at < now - HELD_S, ~is_unfinished(), ~sa.exists().where(_keeps(child, now)))
 
 
-def outlived(now: float, *, ids: Collection[str] | None = None) -> sa.Select[tuple[str, str | None, float]]:
-    """Rows whose time is up, of these ids if they are given, though something that lives continues them directly; with
-    the time until which they are to live."""
-    child = responses.alias("child")
+def outlived(now: float, *, limit: int) -> sa.Select[tuple[str, float]]:
+    """Rows whose time is up though something that lives continues them, directly or not, each with a time until which
+    that does. Found from the end of conversations to their beginning, at most `limit` of them, of which some may be
+    told more than once and are then told of the others later."""
+    child, parent = responses.alias("child"), responses.alias("parent")
     until = sa.case((child.c.seen_at.is_not(None), now + HELD_S), else_=child.c.expires_at)
-    rows = (
-        sa.select(responses.c.id, responses.c.previous_response_id, sa.func.max(until).label("until"))
+    up = (
+        sa.select(responses.c.id, responses.c.previous_response_id, responses.c.tenant, until.label("until"))
         .join(child, _keeps(child, now))
         .where(responses.c.expires_at < now)
-        .group_by(responses.c.id, responses.c.previous_response_id)
+        .cte("up", recursive=True)
     )
-    return rows if ids is None else rows.where(responses.c.id.in_(ids))
+    up = up.union_all(
+        sa.select(parent.c.id, parent.c.previous_response_id, parent.c.tenant, up.c.until)
+        .join(up, sa.and_(parent.c.id == up.c.previous_response_id, parent.c.tenant == up.c.tenant))
+        .where(parent.c.expires_at < now)
+    )
+    some = sa.select(up.c.id, up.c.until).limit(limit).subquery("some")
+    return sa.select(some.c.id, sa.func.max(some.c.until).label("until")).group_by(some.c.id)
 
 
 def _keeps(child: sa.FromClause, now: float) -> sa.ColumnElement[bool]:

@@ -101,6 +101,17 @@ async def test_a_long_chain_is_kept_some_rows_at_a_time(tmp_path: object) -> Non
         assert await chain_ids(store, "tip", NOW + 1000) == [*ids, "tip"]
 
 
+async def test_a_deep_chain_is_climbed_in_few_transactions(tmp_path: object) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=50) as (store, written):  # type: ignore[operator]
+        for n in range(120):
+            await store.save(turn(f"r{n}", f"r{n - 1}" if n else None, expires_at=NOW + (5000 if n == 119 else 5)))
+
+        assert await store.prune(now=NOW + 1000) == ()
+        assert written == [("kept", 50), ("kept", 50), ("kept", 19)]
+        assert await store.prune(now=NOW + 1001) == ()
+        assert len(written) == 3
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_exactly_what_lives_is_read_and_what_was_dead_for_long_is_gone(store: ResponseStore, seed: int) -> None:
     """Against a model: the effective expiry of a row is the last one in its subtree."""

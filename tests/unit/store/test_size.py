@@ -134,7 +134,8 @@ async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:
 async def small_store(
     path: Path, *, batch: int, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[tuple[SqlResponseStore, list[tuple[str, int]]]]:
-    """A store that deletes little at a time, and the table and the number of bound values of each deletion."""
+    """A store that deletes little at a time, and the table and the number of bound values of each deletion; `kept` is
+    the table of rows whose expiry moves."""
     await (await open_store(str(path))).close()
     engine = sqlite_engine(str(path), timeout_s=5)
     deletions: list[tuple[str, int]] = []
@@ -143,6 +144,8 @@ async def small_store(
     def note(_connection: object, _cursor: object, statement: str, values: Sequence[object], *_rest: object) -> None:
         if statement.startswith("DELETE FROM "):
             deletions.append((statement.split()[2], len(values)))
+        elif statement.startswith("UPDATE responses SET expires_at="):
+            deletions.append(("kept", len(values)))
 
     database = Database(engine, timeout_s=5, one_writer=True)
     store = SqlResponseStore(database, server="s", batch=batch, batch_bytes=batch_bytes)
@@ -190,3 +193,30 @@ async def test_what_is_too_large_for_one_transaction_goes_in_parts(tmp_path: Pat
         "responses",
         "conversations",
     ]
+
+
+async def test_one_response_is_deleted_out_of_a_long_chain_and_many_forks_alone(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=50) as (store, deletions):
+        await save_chain(store, *(f"a{n:03}" for n in range(300)), start_s=0)
+        for n in range(200):
+            await store.save(turn(f"f{n:03}", "a150", expires_at=NOW + 1000))
+
+        assert await store.delete("a150", "ada")
+
+        assert deletions == [("responses", 1)]
+        assert await found(store, "a149", "a151", "f000", "f199") == ["a149", "a151", "f000", "f199"]
+        assert [await store.history(tip, "ada", now=NOW) for tip in ("a299", "f007")] == [None, None]
+        assert await store.history("a149", "ada", now=NOW) is not None
+        # What lost its beginning goes at its own time, in as many transactions as it takes.
+        assert len(await store.prune(now=NOW + 20_000)) == 499
+
+
+async def test_a_response_with_a_long_log_is_deleted_in_parts(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=100, batch_bytes=3000) as (store, deletions):
+        await save_chain(store, "a00", "a01", start_s=0)
+        await store.runs.append("a00", "ada", [LoggedEvent(n, bytes(1000)) for n in range(10)])
+
+        assert await store.delete("a00", "ada")
+        assert not await store.delete("a00", "ada")
+        assert await found(store, "a00", "a01") == ["a01"]
+    assert [values - 1 for table, values in deletions if table == "response_events"] == [3, 3, 3, 1]
