@@ -33,7 +33,7 @@ _STORED: Final = _ANY | {400, 404, 503}
 
 _BODY: Final = _ANY | {400, 413, 415}
 _COUNT: Final = _BODY | {404, 503}
-_TURN: Final = _COUNT | {429}
+_TURN: Final = _COUNT | {429, 504}
 
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
 _RESPONSE: Final = Parameter("response_id", "path", _TEXT)

@@ -24,6 +24,7 @@ _REASONS: Final = {
     429: "There are too many turns; `Retry-After` says when to try again.",
     500: "The server, or the engine, failed on this request.",
     503: "The server is draining, or the engine or the store is away; `Retry-After` says when to try again.",
+    504: "The turn ran longer than this server lets one run.",
 }
 _RETRIED: Final = frozenset({429, 503})
 
