@@ -148,6 +148,34 @@ def test_thinking_is_signed_and_taken_back(client: anthropic.Anthropic) -> None:
     assert "x-warmlane-warnings" not in raw.headers
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_thinking_that_is_not_shown_is_taken_back_all_the_same(client: anthropic.Anthropic, streamed: bool) -> None:
+    said: list[MessageParam] = [{"role": "user", "content": "THINK:let me see\nEMIT:done"}]
+    thinking: dict[str, Any] = {"type": "enabled", "budget_tokens": 1024, "display": "omitted"}
+    fields: dict[str, Any] = {"model": MODEL, "max_tokens": 2048, "thinking": thinking}
+    if streamed:
+        with client.messages.stream(messages=said, **fields) as stream:
+            final = stream.get_final_message()
+    else:
+        final = client.messages.create(messages=said, **fields)
+    thought = final.content[0]
+    assert thought.type == "thinking"
+    assert (thought.thinking, bool(thought.signature)) == ("", True)
+    said += [{"role": "assistant", "content": final.content}, {"role": "user", "content": "more"}]
+    raw = client.messages.with_raw_response.create(messages=said, **fields)
+    assert "signature" not in raw.headers.get("x-warmlane-warnings", "")
+    shown: list[MessageParam] = [
+        said[0],
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "let me see", "signature": ""}, final.content[1]],
+        },
+        said[2],
+    ]
+    counts = [client.messages.count_tokens(model=MODEL, messages=each).input_tokens for each in (said, shown)]
+    assert counts[0] == counts[1]
+
+
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "sun"}]}
 USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"a": 1.0}}]}
 SHAPES: list[dict[str, Any]] = [

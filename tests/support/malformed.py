@@ -94,7 +94,7 @@ _FIELDS: dict[str, dict[str, tuple[object, ...]]] = {
     },
     "messages": {
         "messages": (
-            *(*_NO_DIALOGUE, None, [], [{"role": "assistant", "content": "hi"}]),
+            *(*_NO_DIALOGUE, None, [], [_HI, {"role": "assistant", "content": "hi "}]),
             *([_HI, {"role": "assistant", "content": [block]}, _HI] for block in _NO_TOOL_USE),
             *([{"role": "user", "content": [block]}] for block in _NO_TOOL_RESULT),
         ),

@@ -47,7 +47,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     `domain` is the 16-byte security domain of tenant and salt; `echo` is the dialect's own JSON, kept with the stored
     row so that a later retrieve can answer with it, and never read behind the edge. `top_logprobs` asks for the log
     probability of each token of the reply's text, and of that many others beside it; None for none. `n_choices` replies
-    are made of the one prompt; the conversation goes on from the first.
+    are made of the one prompt; the conversation goes on from the first. `continues`: the input ends with the beginning
+    of the reply, an assistant's message of text alone, and the reply is what comes behind it.
     """
 
     request_id: str
@@ -74,6 +75,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     thinking: Thinking = Thinking()
     top_logprobs: int | None = None
     n_choices: int = 1
+    continues: bool = False
     pins: tuple[Pin, ...] = ()
     echo: bytes = b"{}"
 

@@ -25,6 +25,11 @@ class Asked:
     prompter: Prompter
     prompt: Prompt
 
+    def whole(self, reply: Message) -> Message:
+        """A reply to this with what the client had begun of it."""
+        begun = self.prompt.begun
+        return reply if begun is None else begun.whole(reply, self.prompter.tokenizer)
+
 
 async def read_asked(parts: SpineParts, binding: Binding, request: TurnRequest) -> Asked:
     """It changes nothing. Raises `PreviousResponseNotFound`, and `InvalidRequest` where the input does not answer

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warmlane.conversation.turn import TurnRequest
+from warmlane.errors import InvalidRequest
 from warmlane.prompts.formats import OutputFormat
 from warmlane.prompts.schema import enforceable, enforceable_arguments
 
@@ -23,7 +24,8 @@ class Constraint:
 async def constraint_of(form: OutputFormat, request: TurnRequest, *, opening: str) -> Constraint:
     """Schemas take time, so they are read off the event loop, and noted only where they are enforced.
 
-    Raises `InvalidRequest` for a choice of tools the format cannot be held to, or a schema that is no JSON object.
+    Raises `InvalidRequest` for a choice of tools the format cannot be held to, a schema that is no JSON object, and any
+    constraint where the client has begun the reply: what it began may not be what the grammar allows.
     """
     if not request.tools and request.text_format is None:
         return Constraint()
@@ -32,7 +34,15 @@ async def constraint_of(form: OutputFormat, request: TurnRequest, *, opening: st
 
 def _constrained(form: OutputFormat, request: TurnRequest, opening: str) -> Constraint:
     grammar = form.grammar(request.tools, request.tool_choice, request.text_format, opening=opening)
-    return Constraint() if grammar is None else Constraint(grammar, tuple(_unenforced(request)))
+    if grammar is None:
+        return Constraint()
+    if request.continues:
+        raise InvalidRequest(
+            "The reply that the last message begins cannot be held to a schema or to a choice of tools: leave that "
+            "message out, or structured output, strict tools and the choice.",
+            param="messages",
+        )
+    return Constraint(grammar, tuple(_unenforced(request)))
 
 
 def _unenforced(request: TurnRequest) -> Iterator[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
-from warmlane.conversation.messages import Message, Role, Text
+from warmlane.conversation.messages import Message, Role, Sampled, Text
 from warmlane.conversation.tools import Tool, ToolMode
 from warmlane.conversation.turn import TurnRequest
 from warmlane.engine.protocol import Engine, PinnedPrefix, TextPiece
@@ -16,18 +18,20 @@ from warmlane.engine.vectors import common_prefix
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
 from warmlane.prompts.formats import detect_format, format_named
-from warmlane.prompts.formats.base import OutputParser
+from warmlane.prompts.formats.base import EventParser
+from warmlane.turns.continuing import Begun, ContinuingParser, only_text
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A whole prompt: its token ids, as they are sent and as int32, the text they come from, and what of that opens the
-    reply."""
+    """A whole prompt: its token ids, as they are sent and as int32, the text they come from, what of that opens the
+    reply, and what of the reply the client has begun."""
 
     ids: tuple[int, ...]
     tokens: npt.NDArray[np.int32] = field(repr=False)
     text: str = field(repr=False)
     opening: str = ""
+    begun: Begun | None = None
 
     def __len__(self) -> int:
         """In tokens."""
@@ -74,7 +78,11 @@ class Prompter:
 
     async def prompt(self, request: TurnRequest, messages: Sequence[Message]) -> Prompt:
         """The prompt that asks for the next reply: the request's instructions and tools, then `messages`, which are
-        its history and input. Raises `InvalidRequest` if the template refuses."""
+        its history and input. Raises `InvalidRequest` if the template refuses, or opens a reply with a thought where
+        one is continued."""
+        beginning: Message | None = None
+        if request.continues:
+            *messages, beginning = messages
         instructions = request.instructions
         head = () if instructions is None else (Message(Role.SYSTEM, (Text(instructions),)),)
         try:
@@ -83,7 +91,37 @@ class Prompter:
             raise InvalidRequest(f"This model's chat template does not take these messages: {error.message}") from error
         pieces = [TextPiece(run.text, run.special, run.bos, run.joined) for run in plan.texts]
         ids = plan.assemble(await self._engine.tokenize(pieces) if pieces else [])
-        return Prompt(ids, np.asarray(ids, np.int32), plan.text, plan.opening)
+        if beginning is None:
+            return Prompt(ids, np.asarray(ids, np.int32), plan.text, plan.opening)
+        lead = self.form.text_opening if self.reads_markup(request) else ""
+        begun = await self._begun(beginning, "" if plan.opening.endswith(lead) else lead)
+        ids += begun.token_ids
+        prompt = Prompt(ids, np.asarray(ids, np.int32), plan.text + begun.text, plan.opening, begun)
+        self._check_continued(request, prompt)
+        return prompt
+
+    async def _begun(self, beginning: Message, lead: str) -> Begun:
+        """The beginning of a reply behind the markup that leads it in, as far as it is known by the tokens that were
+        sampled."""
+        text, sampled = lead + beginning.text, beginning.sampled
+        if sampled is None or sampled.tokenizer != self.tokenizer or not text.startswith(sampled.text):
+            sampled = Sampled((), "", self.tokenizer)
+        known = len(sampled.text)
+        pieces = [
+            TextPiece(text[known : len(lead)], True, joined=bool(known)),
+            TextPiece(text[max(known, len(lead)) :], False, joined=bool(known)),
+        ]
+        tokenized = await self._engine.tokenize([piece for piece in pieces if piece.text])
+        return Begun(beginning.text, text, (*sampled.token_ids, *itertools.chain(*tokenized)))
+
+    def _check_continued(self, request: TurnRequest, prompt: Prompt) -> None:
+        parser = self._parser(request, prompt, new_call_id=str)
+        if prompt.begun is not None and parser is not None and not only_text(parser, prompt.begun):
+            raise InvalidRequest(
+                "The reply that the last message begins cannot be continued: this model opens its replies with a "
+                "thought, or takes part of the message for markup.",
+                param="messages",
+            )
 
     async def pinned(
         self, request: TurnRequest, messages: Sequence[Message], prompt: Prompt
@@ -95,7 +133,8 @@ class Prompter:
             n_left_out = len(request.input) - pin.n_messages
             if n_left_out > 0:
                 try:
-                    part = await self.prompt(request, messages[: len(messages) - n_left_out])
+                    asked = structs.replace(request, continues=False)
+                    part = await self.prompt(asked, messages[: len(messages) - n_left_out])
                 except InvalidRequest:
                     continue
                 n_tokens = common_prefix(part.tokens, prompt.tokens)
@@ -106,8 +145,12 @@ class Prompter:
         """Whether a reply may hold more than text: calls, or reasoning the model's template knows of."""
         return bool(_callable_tools(request)) or self._template.mentions_reasoning
 
-    def parser(self, request: TurnRequest, prompt: Prompt, *, new_call_id: Callable[[], str]) -> OutputParser | None:
+    def parser(self, request: TurnRequest, prompt: Prompt, *, new_call_id: Callable[[], str]) -> EventParser | None:
         """A parser of the reply; None where all of it is text."""
+        parser = self._parser(request, prompt, new_call_id=new_call_id)
+        return parser if parser is None or prompt.begun is None else ContinuingParser(parser, prompt.begun)
+
+    def _parser(self, request: TurnRequest, prompt: Prompt, *, new_call_id: Callable[[], str]) -> EventParser | None:
         if not self.reads_markup(request):
             return None
         return self.form.parser(_callable_tools(request), new_call_id=new_call_id, opening=prompt.opening)

@@ -13,7 +13,7 @@ from warmlane.conversation.messages import Part, Reasoning, Text, ToolCall
 from warmlane.conversation.tools import TokenLogprob
 from warmlane.engine.protocol import Chunk
 from warmlane.engine.text import TextAssembler
-from warmlane.prompts.formats.base import OutputParser, ParsedEvent
+from warmlane.prompts.formats.base import EventParser, ParsedEvent
 from warmlane.turns.logprob_trail import LogprobTrail
 
 
@@ -24,7 +24,7 @@ class ReplyReader:
     the engine, which sees the markup as well, must not; once `stopped` is set nothing more may be fed.
     """
 
-    def __init__(self, parser: OutputParser | None, *, stop: Sequence[str] = (), logprobs: bool = False) -> None:
+    def __init__(self, parser: EventParser | None, *, stop: Sequence[str] = (), logprobs: bool = False) -> None:
         self._parser = parser
         self._stops = TextAssembler(stop) if stop else None
         self._kept = _Kept()

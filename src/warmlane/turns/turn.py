@@ -300,12 +300,14 @@ class Turn:
         ended, leading = first.ending(), choices.leading
         message = first.message(prompter.tokenizer)
         others = choices.others(prompter.tokenizer)
-        history = (*messages_of(prompter, self._request, prepared.asked.history.messages), message)
+        whole = [prepared.asked.whole(said) for said in (message, *(other.message for other in others))]
+        asked = messages_of(prompter, self._request, prepared.asked.history.messages)
+        history = (*(asked[:-1] if self._request.continues else asked), whole[0])
         prompt = trace.tokens
         trace = trace.answered(ended.token_ids, ended.token_text)
         lease.session.commit(history, len(trace.tokens))
         # The last: where another choice says the same, the tokens of the first are warmer.
-        for said in (*(other.message for other in others), message):
+        for said in reversed(whole):
             prompter.remember(domain, said)
         self._parts.traces.remember(domain, self._request.response_id, trace)
         placed = leading.placed

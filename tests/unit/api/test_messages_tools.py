@@ -257,5 +257,6 @@ async def test_thinking_of_another_server_is_read_and_named() -> None:
         f"{where}[1].signature: unsigned",
         f"{where}[2].signature: unsigned",
         f"{where}[3].signature: altered",
+        f"{where}[4].signature: foreign",
         f"{where}[5]",
     ]

@@ -40,6 +40,7 @@ class WireMessage(Lenient):
     tool_call_id: str | None = None
     function_call: object = None
     audio: object = None
+    prefix: bool | None = None
 
 
 def input_messages(messages: list[WireMessage]) -> tuple[Message, ...]:

@@ -82,6 +82,8 @@ class ChatRequest(Lenient):
     function_call: object = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Effort | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
     chat_template_kwargs: TemplateOptions | None = None
     audio: object = None
     web_search_options: object = None

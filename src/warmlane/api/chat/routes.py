@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Route
 
 from warmlane.api import jsonio
+from warmlane.api.chat.continuing import continues
 from warmlane.api.chat.events import ChatStream
 from warmlane.api.chat.formats import read_format
 from warmlane.api.chat.history import input_messages
@@ -23,6 +24,7 @@ from warmlane.api.functions import read_choice, read_tools
 from warmlane.api.guard import Caller
 from warmlane.api.jsonio import JsonObject
 from warmlane.api.settings import Edge
+from warmlane.conversation.tools import Thinking
 from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
 
 
@@ -40,6 +42,8 @@ class _Preparer:
         tools = read_tools(request.tools or (), canonicalize=self._edge.settings.canonicalize)
         choice = read_choice(request.tool_choice, tools, parallel=request.parallel_tool_calls)
         created = self._edge.unix_s()
+        dialogue = input_messages(request.messages)
+        goes_on = continues(request, dialogue[-1])
         turn = TurnRequest(
             request_id=caller.request_id,
             response_id=COMPLETION_PREFIX + self._edge.new_token(),
@@ -47,7 +51,7 @@ class _Preparer:
             tenant=caller.tenant,
             domain=self._edge.turns.domain(caller.tenant, request.cache_salt),
             model=request.model,
-            input=input_messages(request.messages),
+            input=dialogue,
             prompt_cache_key=request.prompt_cache_key,
             sampling=sampling_of(request),
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
@@ -55,9 +59,10 @@ class _Preparer:
             tools=tools.offered.tools,
             tool_choice=choice.choice,
             text_format=read_format(request.response_format),
-            thinking=asked_thinking(request),
+            thinking=Thinking(enabled=False) if goes_on else asked_thinking(request),
             top_logprobs=top_logprobs_of(request),
             n_choices=request.n or 1,
+            continues=goes_on,
         )
 
         def answer(outcome: Outcome) -> bytes:

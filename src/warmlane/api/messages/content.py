@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from warmlane.api.fields import Lenient, refuse
 from warmlane.api.messages.blocks import Blocks, Citations, Source, WireBlock
-from warmlane.api.signing import Signer, Verdict
+from warmlane.api.messages.thoughts import Thoughts
+from warmlane.api.signing import Verdict
 from warmlane.api.tools import json_text
 from warmlane.conversation.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
@@ -32,23 +33,16 @@ class DialogueReader:
     lines are left out if `canonicalize` says so, and added to `changes`. `ends` says how long the dialogue was
     after the system prompt, and after each message. All methods raise `InvalidRequest`."""
 
-    def __init__(self, signer: Signer, *, canonicalize: bool) -> None:
-        self._signer = signer
+    def __init__(self, thoughts: Thoughts, *, canonicalize: bool) -> None:
+        self._thoughts = thoughts
         self._canonicalize = canonicalize
         self.warnings: list[str] = []
         self.changes: list[str] = []
         self.ends: list[int] = []
 
     def read(self, system: Sequence[WireBlock] | None, messages: Sequence[WireMessage]) -> tuple[Message, ...]:
-        """The whole dialogue, the system prompt first; system messages inside it keep their place.
-
-        A reply that is to be continued is refused: the model would begin another one behind it.
-        """
-        if messages[-1].role == Role.ASSISTANT:
-            raise refuse(
-                f"messages[{len(messages) - 1}].role",
-                "the last message must not be the assistant's; continuing a reply is not supported by this server.",
-            )
+        """The whole dialogue, the system prompt first; system messages inside it keep their place. A last message of
+        the assistant's without content says nothing."""
         dialogue: list[Message] = []
         if system and (parts := self._system(system, "system")):
             dialogue.append(Message(Role.SYSTEM, parts))
@@ -56,6 +50,9 @@ class DialogueReader:
         for index, message in enumerate(messages):
             dialogue += self._message(message, f"messages[{index}]")
             self.ends.append(len(dialogue))
+        if messages[-1].role == Role.ASSISTANT and not dialogue[-1].parts:
+            dialogue.pop()
+            self.ends[-1] = len(dialogue)
         return tuple(dialogue)
 
     def _message(self, message: WireMessage, path: str) -> list[Message]:
@@ -103,9 +100,8 @@ class DialogueReader:
             where = f"{path}[{index}]"
             match block.type:
                 case "thinking":
-                    if block.thinking:
-                        self._check_signature(block, where)
-                        parts.append(Reasoning(block.thinking))
+                    if thought := self._thought(block, where):
+                        parts.append(Reasoning(thought))
                 case "redacted_thinking":
                     self.warnings.append(where)
                 case "tool_use":
@@ -115,10 +111,11 @@ class DialogueReader:
                         parts.append(Text(text))
         return parts
 
-    def _check_signature(self, block: WireBlock, path: str) -> None:
-        verdict = self._signer.verdict(block.thinking or "", block.signature)
-        if verdict is not Verdict.GENUINE:
+    def _thought(self, block: WireBlock, path: str) -> str:
+        thought, verdict = self._thoughts.read(block.thinking or "", block.signature)
+        if verdict is not Verdict.GENUINE and (thought or block.signature):
             self.warnings.append(f"{path}.signature: {verdict.value}")
+        return thought
 
     def _result(self, block: WireBlock, path: str) -> ToolResult:
         if not block.tool_use_id:

@@ -60,7 +60,8 @@ class MessagesStream:
             case ReasoningDelta(text=text) if text:
                 yield from self._ensure(wire.ThinkingBlock, wire.ThinkingBlock("", ""))
                 self._thinking.append(text)
-                yield self._delta(wire.ThinkingDelta(text))
+                if not self._render.thoughts.omitted:
+                    yield self._delta(wire.ThinkingDelta(text))
             case ToolCallStarted():
                 yield from self._close()
                 yield self._open_block(wire.ToolUseBlock(event.call_id, event.name, {}))
@@ -101,7 +102,7 @@ class MessagesStream:
         if kind is None:
             return
         if kind is wire.ThinkingBlock:
-            yield self._delta(wire.SignatureDelta(self._render.signature("".join(self._thinking))))
+            yield self._delta(wire.SignatureDelta(self._render.thoughts.signature("".join(self._thinking))))
             self._thinking.clear()
         yield self._frame(wire.BlockStop(self._index))
 

@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from warmlane.api.messages import wire
 from warmlane.api.messages.caching import Lifetime
-from warmlane.api.signing import Signer
+from warmlane.api.messages.thoughts import Thoughts
 from warmlane.conversation.messages import Message, Reasoning, Text, ToolCall
 from warmlane.conversation.turn import Divergence, DivergenceCause, Outcome, StopReason, Usage
 
@@ -49,10 +49,10 @@ def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None
 class ReplyRenderer:
     """Renders what one request is answered with. `lifetime` is that of its last cache breakpoint, if it has any."""
 
-    def __init__(self, *, message_id: str, model: str, signer: Signer, lifetime: Lifetime | None) -> None:
+    def __init__(self, *, message_id: str, model: str, thoughts: Thoughts, lifetime: Lifetime | None) -> None:
         self._message_id = message_id
         self._model = model
-        self._signer = signer
+        self.thoughts = thoughts
         self._lifetime = lifetime
 
     def opening(self, usage: Usage, divergence: Divergence | None) -> wire.Reply:
@@ -99,9 +99,6 @@ class ReplyRenderer:
             output_tokens_details=whole.output_tokens_details,
         )
 
-    def signature(self, thinking: str) -> str:
-        return self._signer.sign(thinking)
-
     def _written(self, usage: Usage) -> int:
         """What was prefilled is kept, which is told where the client set a breakpoint. The prompt's last token is what
         the reply is computed from anew at every turn, and stands behind every breakpoint."""
@@ -112,6 +109,7 @@ class ReplyRenderer:
     def _blocks(self, message: Message) -> list[wire.ContentBlock]:
         """The parts as blocks; neighbouring texts are one, as in a stream."""
         blocks: list[wire.ContentBlock] = []
+        thought = ""
         for part in message.parts:
             last = blocks[-1] if blocks else None
             match part:
@@ -121,11 +119,11 @@ class ReplyRenderer:
                     else:
                         blocks.append(wire.TextBlock(text))
                 case Reasoning(text=text) if text:
-                    thinking = text
                     if isinstance(last, wire.ThinkingBlock):
-                        thinking = last.thinking + text
                         blocks.pop()
-                    blocks.append(wire.ThinkingBlock(thinking, self.signature(thinking)))
+                        text = thought + text
+                    thought = text
+                    blocks.append(self.thoughts.block(thought))
                 case ToolCall():
                     blocks.append(wire.ToolUseBlock(part.call_id, part.name, _arguments(part.arguments)))
         return blocks

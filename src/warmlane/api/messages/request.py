@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from warmlane.api.beginnings import check_beginning
 from warmlane.api.fields import (
     CacheSalt,
     Lenient,
@@ -14,15 +15,17 @@ from warmlane.api.fields import (
     Temperature,
     TopK,
     TopP,
+    refuse,
     refuse_foreign,
     refuse_given,
 )
 from warmlane.api.messages.blocks import Blocks, CacheControl
 from warmlane.api.messages.content import WireMessage
 from warmlane.api.messages.tools import ChoiceSpec, OutputFormat, ToolSpec, read_format
+from warmlane.conversation.messages import Message
 from warmlane.conversation.tools import TextFormat, Thinking
 from warmlane.conversation.turn import Sampling
-from warmlane.errors import ThreadsUnsupported
+from warmlane.errors import InvalidRequest, ThreadsUnsupported
 
 
 class ThinkingOptions(Lenient):
@@ -81,10 +84,20 @@ def check_supported(request: MessagesRequest) -> None:
     refuse_given([("mcp_servers", request.mcp_servers), ("compaction", request.compaction)])
 
 
+def check_continued(request: MessagesRequest, last: Message) -> None:
+    """Refuse what no reply can go on from, the assistant's message that the dialogue ends with. Raises
+    `InvalidRequest`."""
+    check_beginning(last, f"messages[{len(request.messages) - 1}]")
+    if request.thinking is not None and request.thinking.type != "disabled":
+        raise refuse("thinking", "must be disabled, or left out, where a reply is continued: it does not think first.")
+    if last.text != last.text.rstrip():
+        raise InvalidRequest("messages: final assistant content cannot end with trailing whitespace", param="messages")
+
+
 def warnings_of(request: MessagesRequest) -> list[str]:
     """The top-level fields that are accepted and have no effect."""
     ignored = list(request.unknown)
-    if request.thinking and request.thinking.display == "omitted":
+    if request.thinking and request.thinking.display not in (None, "summarized", "omitted"):
         ignored.append("thinking.display")
     if request.output_config:
         ignored += [f"output_config.{name}" for name in request.output_config.unknown]

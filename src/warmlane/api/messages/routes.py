@@ -22,15 +22,18 @@ from warmlane.api.messages.render import MESSAGE_PREFIX, ReplyRenderer
 from warmlane.api.messages.request import (
     CreateMessageRequest,
     MessagesRequest,
+    check_continued,
     check_supported,
     sampling_of,
     text_format_of,
     thinking_of,
     warnings_of,
 )
+from warmlane.api.messages.thoughts import Thoughts
 from warmlane.api.messages.tools import read_choice, read_tools
 from warmlane.api.messages.wire import TokenCount
 from warmlane.api.settings import Edge
+from warmlane.conversation.messages import Role
 from warmlane.conversation.turn import Dialect, Outcome, TurnRequest
 
 
@@ -51,7 +54,7 @@ class _Preparer:
         render = ReplyRenderer(
             message_id=asked.turn.response_id,
             model=asked.turn.model,
-            signer=self._edge.signer,
+            thoughts=asked.thoughts,
             lifetime=cache_lifetime(request),
         )
 
@@ -88,6 +91,7 @@ class _CountTokens:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     turn: TurnRequest
+    thoughts: Thoughts
     warnings: tuple[str, ...]
     canonicalized: tuple[str, ...]
 
@@ -97,14 +101,20 @@ def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
     check_supported(request)
     warnings = warnings_of(request)
     tools = read_tools(request.tools or (), canonicalize=edge.settings.canonicalize, warnings=warnings)
-    reader = DialogueReader(edge.signer, canonicalize=edge.settings.canonicalize)
+    domain = edge.turns.domain(caller.tenant, request.cache_salt)
+    omitted = request.thinking is not None and request.thinking.display == "omitted"
+    thoughts = Thoughts(edge.signer, edge.turns, domain=domain, omitted=omitted)
+    reader = DialogueReader(thoughts, canonicalize=edge.settings.canonicalize)
     dialogue = reader.read(request.system, request.messages)
+    goes_on = bool(dialogue) and dialogue[-1].role is Role.ASSISTANT
+    if goes_on:
+        check_continued(request, dialogue[-1])
     turn = TurnRequest(
         request_id=caller.request_id,
         response_id=MESSAGE_PREFIX + edge.new_token(),
         dialect=Dialect.MESSAGES,
         tenant=caller.tenant,
-        domain=edge.turns.domain(caller.tenant, request.cache_salt),
+        domain=domain,
         model=request.model,
         input=dialogue,
         sampling=sampling_of(request),
@@ -115,6 +125,7 @@ def _read(edge: Edge, request: MessagesRequest, caller: Caller) -> _Asked:
         tool_choice=read_choice(request.tool_choice, tools),
         text_format=text_format_of(request),
         thinking=thinking_of(request),
+        continues=goes_on,
         pins=pins(request, reader.ends),
     )
-    return _Asked(turn, (*warnings, *reader.warnings), (*tools.canonicalized, *reader.changes))
+    return _Asked(turn, thoughts, (*warnings, *reader.warnings), (*tools.canonicalized, *reader.changes))

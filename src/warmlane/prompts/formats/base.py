@@ -12,7 +12,7 @@ from warmlane.conversation.tools import TextFormat, Tool, ToolChoice
 ParsedEvent = Delta
 
 
-class OutputParser(Protocol):
+class EventParser(Protocol):
     """Reads one reply as it comes. The events, joined, do not depend on where the text was cut.
 
     Never raises for what a model may write: what is no well-formed call is text.
@@ -27,15 +27,19 @@ class OutputParser(Protocol):
         ...
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """All that was told in events, in order; adjacent text is one part. Complete after `finish`. Calls that broke
-        off are among them, with the arguments told so far (`incomplete_calls`)."""
-        ...
-
-    @property
     def incomplete_calls(self) -> frozenset[int]:
         """The indexes of calls that were told and never became whole: the reply ended inside, or went on with what
         cannot belong to the call, which is then told as text."""
+        ...
+
+
+class OutputParser(EventParser, Protocol):
+    """An `EventParser` that keeps what it told."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All that was told in events, in order; adjacent text is one part. Complete after `finish`. Calls that broke
+        off are among them, with the arguments told so far (`incomplete_calls`)."""
         ...
 
     @property
@@ -53,6 +57,11 @@ class OutputFormat(Protocol):
     @property
     def special_text(self) -> bool:
         """Whether its markup is made of control tokens, so that the engine has to spell those out."""
+        ...
+
+    @property
+    def text_opening(self) -> str:
+        """Markup that a reply's text begins with; "" in most families."""
         ...
 
     def parser(

@@ -26,6 +26,10 @@ class Family:
     writing: Writing
     special_text: bool = True
 
+    @property
+    def text_opening(self) -> str:
+        return self.writing.text[0]
+
     def parser(
         self,
         tools: Sequence[Tool],
