@@ -215,7 +215,7 @@ async def test_a_choice_that_fails_fails_the_turn() -> None:
         assert settled(spine)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data(), flat=st.booleans(), capacity=st.integers(2, 4), n_ctx=st.sampled_from((None, 260)))
 def test_whatever_runs_beside_them_choices_say_what_they_say_alone(
     data: st.DataObject, flat: bool, capacity: int, n_ctx: int | None
@@ -223,7 +223,7 @@ def test_whatever_runs_beside_them_choices_say_what_they_say_alone(
     """Also where there are fewer cells than all of them want."""
     asked = data.draw(
         st.lists(
-            st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(1, 30), st.sampled_from(("a", "ab"))),
+            st.tuples(st.integers(1, 4), st.integers(0, 2), st.sampled_from((1, 9, 25)), st.sampled_from(("a", "ab"))),
             min_size=1,
             max_size=4,
         )
