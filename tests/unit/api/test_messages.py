@@ -24,7 +24,7 @@ BILLING = "x-anthropic-billing-header: cc_version=2.1.0; cc_entrypoint=cli; cch=
 async def test_a_plain_answer() -> None:
     turns = FakeTurns()
     body = await ask(turns)
-    assert body["content"] == [{"type": "text", "text": "Hello world", "citations": None}]
+    assert body["content"] == [{"type": "text", "text": "Hello world"}]
     assert (body["stop_reason"], body["stop_sequence"]) == ("end_turn", None)
     usage = body["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (7, 5, 0)

@@ -14,8 +14,9 @@ StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """Without `citations`: where there are none the vendor leaves the key out, and some clients take no null there."""
+
     text: str
-    citations: None = None
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
