@@ -4,14 +4,14 @@
 # make soak    the long randomised runs
 # make fuzz    send a server what its OpenAPI document allows, and what it does not, for a minute (FOR=60, SEED=1)
 # make bench   what turns and their bookkeeping cost; with ARGS, also `warmlane bench` with these
-# make clients what other people's clients make of the server: installs them below .clients, needs the network once
+# make clients what other people's clients make of the server: installs them apart, needs the network once
 # make peer    compile llama-server, the bench's peer, into .peer/bin (about 10 minutes)
 # make clean   remove the virtualenv and every cache
 #
 # PYTHON=python3.12 picks another interpreter, ARGS="--port 9000" adds flags to serve, CHECKED=1 leaves out of make test
 # what make check has just run. A whole comparison:
 #   make peer && make bench ARGS="--start --peer-bin .peer/bin/llama-server"
-# CLIENTS="litellm llm" has make clients run only these, SERVER_PYTHON=PATH has it serve with another interpreter.
+# CLIENTS="litellm npm-pi" has make clients run only these, SERVER_PYTHON=PATH has it serve with another interpreter.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -24,7 +24,10 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 SERVER_PYTHON ?= $(BIN)/python
-CLIENTS ?= $(basename $(notdir $(wildcard tests/clients/python/requirements/*.txt)))
+PIP_CLIENTS := $(basename $(notdir $(wildcard tests/clients/python/requirements/*.txt)))
+NPM_CLIENTS := $(patsubst tests/clients/npm/test/%.test.js,npm-%,$(wildcard tests/clients/npm/test/*.test.js))
+CLIENTS ?= $(PIP_CLIENTS) $(NPM_CLIENTS)
+NPM_STAMP := tests/clients/npm/node_modules/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)",$$/\1/p' pyproject.toml)
@@ -59,15 +62,27 @@ test: $(INSTALL_STAMP)
 soak: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/soak --timeout=7200
 
-clients: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) $(CLIENTS:%=.clients/%/.installed)
-	@SERVER_PYTHON="$(SERVER_PYTHON)" ./tests/clients/python/run $(CLIENTS)
-	@if [ -x tests/clients/npm/run ]; then SERVER_PYTHON="$(SERVER_PYTHON)" ./tests/clients/npm/run; fi
+clients: CHOSEN_PIP = $(filter-out npm-%,$(CLIENTS))
+clients: CHOSEN_NPM = $(patsubst npm-%,%,$(filter npm-%,$(CLIENTS)))
+clients: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) \
+  $(patsubst %,.clients/%/.installed,$(filter-out npm-%,$(CLIENTS))) $(if $(filter npm-%,$(CLIENTS)),$(NPM_STAMP))
+	@failed=0; export SERVER_PYTHON="$(SERVER_PYTHON)"; \
+	$(if $(CHOSEN_PIP),./tests/clients/python/run $(CHOSEN_PIP) || failed=1;) \
+	$(if $(CHOSEN_NPM),./tests/clients/npm/run $(CHOSEN_NPM) || failed=1;) \
+	exit $$failed
 
 # A virtualenv for each, as some need versions of a package that others do not take.
 .clients/%/.installed: tests/clients/python/requirements/%.txt | tools
 	@echo "make: installing the client $*"
 	@$(PYTHON) -m venv --clear .clients/$*
 	@.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
+
+# Not `npm ci`: it insists on the programs of every platform, and not every registry has them all.
+$(NPM_STAMP): tests/clients/npm/package-lock.json
+	@command -v npm >/dev/null || { echo "make: npm was not found. Install Node 20 or newer, or give CLIENTS without npm-…" >&2; exit 1; }
+	@echo "make: installing the clients from npm"
+	@npm --prefix tests/clients/npm install --no-save --no-fund --no-audit
 	@touch $@
 
 fuzz: $(if $(filter $(BIN)/python,$(SERVER_PYTHON)),$(INSTALL_STAMP)) $(FUZZ_STAMP)
@@ -94,6 +109,7 @@ peer: .peer/bin/llama-server
 
 clean:
 	rm -rf $(VENV) .clients .fuzz dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf tests/clients/npm/node_modules
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What must be there before anything can be built.
