@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.dialects import PATHS, body_of, check_envelope, told
-from support.server import LiveServer, live_server
+from support.server import live_server
 from unit.api.test_fuzz import odd_bodies
 
 pytestmark = pytest.mark.live
@@ -20,30 +20,29 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[LiveServer]:
-    with live_server("--engine", "simulated", "--ctx", "4096") as started:
-        yield started
+def client() -> Iterator[httpx.Client]:
+    with (
+        live_server("--engine", "simulated", "--ctx", "4096") as server,
+        httpx.Client(base_url=server.base_url, timeout=60) as made,
+    ):
+        yield made
 
 
 @pytest.mark.parametrize("name", PATHS)
 @settings(max_examples=N_BODIES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), stream=st.booleans())
 def test_one_odd_value_anywhere_is_answered_or_refused(
-    server: LiveServer, name: str, data: st.DataObject, stream: bool
+    client: httpx.Client, name: str, data: st.DataObject, stream: bool
 ) -> None:
-    body = {"model": "simulated", "stream": stream} | {
-        k: v for k, v in data.draw(odd_bodies(name)).items() if k != "model"
-    }
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        got = client.post(PATHS[name], content=json.dumps(body).encode(), headers=JSON)
-        if got.status_code != 200:
-            check_envelope(name, got.status_code, got.headers, got.content)
-        elif stream:
-            assert "server_error" not in got.text
-            assert "api_error" not in got.text
+    body = {**data.draw(odd_bodies(name)), "model": "simulated", "stream": stream}
+    got = client.post(PATHS[name], content=json.dumps(body).encode(), headers=JSON)
+    if got.status_code != 200:
+        check_envelope(name, got.status_code, got.headers, got.content)
+    elif stream:
+        assert "server_error" not in got.text
+        assert "api_error" not in got.text
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_and_the_next_good_one_is_answered(server: LiveServer, name: str) -> None:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        assert told(name, client.post(PATHS[name], json=body_of(name, [("user", "hi")]))).text == "echo: hi"
+def test_and_the_next_good_one_is_answered(client: httpx.Client, name: str) -> None:
+    assert told(name, client.post(PATHS[name], json=body_of(name, [("user", "hi")]))).text == "echo: hi"
