@@ -176,6 +176,20 @@ def test_thinking_that_is_not_shown_is_taken_back_all_the_same(client: anthropic
     assert counts[0] == counts[1]
 
 
+def test_a_thought_ends_with_its_budget(client: anthropic.Anthropic) -> None:
+    answer = client.messages.create(
+        model=MODEL,
+        max_tokens=2048,
+        thinking={"type": "enabled", "budget_tokens": 10},
+        messages=[{"role": "user", "content": "THINK:let me see, and see again\nEMIT:done"}],
+    )
+    thought, text = answer.content
+    assert thought.type == "thinking"
+    assert (thought.thinking.strip(), text.type, answer.stop_reason) == ("let me see", "text", "end_turn")
+    assert text.type == "text"
+    assert text.text == "done"
+
+
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "sun"}]}
 USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"a": 1.0}}]}
 SHAPES: list[dict[str, Any]] = [

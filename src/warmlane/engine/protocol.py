@@ -78,6 +78,18 @@ class PinnedPrefix(msgspec.Struct, frozen=True):
     ttl_s: float
 
 
+class ThoughtLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `max_tokens` tokens of a reply are reasoning, but for those that finish a character or a mark; then the
+    tokens of `ending` follow. Reasoning stands at the start of the reply and behind other reasoning, between one of
+    `opens` and one of `closes`; `inside`: the prompt has opened it."""
+
+    max_tokens: int
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+    ending: tuple[int, ...]
+    inside: bool = False
+
+
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One turn for the engine. `domain` (16 bytes) bounds what prefixes it may share; `prompt` is the whole prompt in
     token ids, however much of it is warm. `max_tokens` counts sampled tokens; generation also ends at the window.
@@ -85,7 +97,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     `grammar` (llguidance's Lark syntax) is what the reply must match; generation ends where it can only end.
     `top_logprobs` asks for each token's log probability, and of that many others beside it. With `special_text`,
     control tokens that do not end the reply come out as their text, and are that text to `grammar` and `stop` too.
-    A `spare` turn takes a seat that no other turn wants, and waits whenever one does.
+    A `spare` turn takes a seat that no other turn wants, and waits whenever one does. `thought` bounds reasoning, whose
+    marks it needs to see as text.
     """
 
     owner: OwnerId
@@ -99,6 +112,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     special_text: bool = False
     pins: tuple[PinnedPrefix, ...] = ()
     spare: bool = False
+    thought: ThoughtLimit | None = None
 
 
 class EndReason(StrEnum):

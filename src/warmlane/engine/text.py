@@ -59,6 +59,11 @@ class TextAssembler:
         return self._deliver(tail)
 
     @property
+    def between_characters(self) -> bool:
+        """Whether no character is unfinished."""
+        return not self._decoder.getstate()[0]
+
+    @property
     def n_whole(self) -> int:
         """How many leading tokens have a text that was delivered whole."""
         return self._faithful[0]

@@ -12,6 +12,7 @@ from warmlane.engine.prefix_cache import Placement
 from warmlane.engine.protocol import Chunk, Ended, EndReason, GenerateRequest, Placed
 from warmlane.engine.sampler import Sampler
 from warmlane.engine.text import TextAssembler
+from warmlane.engine.thought import ThoughtWatch
 from warmlane.engine.vectors import IntVector
 
 
@@ -47,6 +48,7 @@ class Turn:
         "short",
         "stalled",
         "text",
+        "thought",
         "tokens",
         "unreported",
         "window",
@@ -61,6 +63,7 @@ class Turn:
         self.sampler = Sampler(request.sampling, entropy=entropy)
         self.text = TextAssembler(request.stop)
         self.logprobs = LogprobQueue(request.top_logprobs) if request.top_logprobs is not None else None
+        self.thought = ThoughtWatch(request.thought) if request.thought is not None else None
         self.constraint: Constraint | None = None
         self.ready = request.grammar is None
         self.chain: Chain | None = None
@@ -106,7 +109,7 @@ class Turn:
 
         Raises `sampler.BadLogits`, `grammar.GrammarFault`.
         """
-        token = self.sampler.sample(row, self.constraint.allowed() if self.constraint is not None else None)
+        token = self._next(row)
         if tokenizer.is_eog(token):
             return self._take(token, None, now())
         piece = tokenizer.piece(token, special=self.request.special_text)
@@ -114,6 +117,16 @@ class Turn:
             self.logprobs.add(self.n_output, token, piece, row, tokenizer)
         complete = self.constraint is not None and self.constraint.accept(token)
         return self._take(token, piece, now(), complete=complete)
+
+    def _next(self, row: LogitsRow) -> int:
+        allowed = self.constraint.allowed() if self.constraint is not None else None
+        forced = self.thought.forced() if self.thought is not None else None
+        if self.thought is None or forced is None:
+            return self.sampler.sample(row, allowed)
+        if allowed is None or allowed[forced]:
+            return forced
+        self.thought.give_up()
+        return self.sampler.sample(row, allowed)
 
     def _take(
         self, token: int, piece: bytes | None, now: float, *, complete: bool = False
@@ -129,6 +142,8 @@ class Turn:
             reason = EndReason.STOP
         else:
             text = self.text.push(piece)
+            if self.thought is not None:
+                self.thought.saw(token, piece, whole=self.text.between_characters)
             if self.text.matched is not None:
                 reason = EndReason.STOP_SEQUENCE
             elif complete:

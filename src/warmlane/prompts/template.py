@@ -85,7 +85,6 @@ class ChatTemplate:
         self.knows_developer_role = "developer" in source
         self.knows_thinking_switch = "thinking" in source
         self.knows_effort = "reasoning_effort" in source
-        self.knows_budget = "thinking_budget" in source
         self.mentions_reasoning = any(word in source.lower() for word in ("think", "reasoning", "<|channel|>"))
 
     def render(

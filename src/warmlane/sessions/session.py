@@ -21,6 +21,7 @@ from warmlane.engine.protocol import (
     OwnerId,
     PinnedPrefix,
     SamplingParams,
+    ThoughtLimit,
 )
 from warmlane.errors import EngineError, SessionBusy, SessionDisposed, SessionError
 
@@ -166,6 +167,7 @@ class ChatSession:
         special_text: bool = False,
         pins: tuple[PinnedPrefix, ...] = (),
         spare: bool = False,
+        thought: ThoughtLimit | None = None,
     ) -> AsyncGenerator[EngineEvent, None]:
         """Run one turn on the engine and pass its events on. Close the generator (`contextlib.aclosing`) to cancel.
         See `GenerateRequest` for what the options mean.
@@ -193,6 +195,7 @@ class ChatSession:
                     special_text=special_text,
                     pins=pins,
                     spare=spare,
+                    thought=thought,
                 )
             )
             try:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from warmlane.conversation.events import Delta, OtherChoice, Started, TurnEvent
 from warmlane.conversation.turn import Choice, Sampling, TurnRequest, Usage
-from warmlane.engine.protocol import EngineEvent, PinnedPrefix, Placed
+from warmlane.engine.protocol import EngineEvent, PinnedPrefix, Placed, ThoughtLimit
 from warmlane.errors import EngineFault
 from warmlane.sessions import ChatSession
 from warmlane.turns.reply import Reply
@@ -36,6 +36,7 @@ class Ask:
     grammar: str | None
     special_text: bool
     pins: tuple[PinnedPrefix, ...]
+    thought: ThoughtLimit | None
 
     def generate(self, session: ChatSession, index: int, *, spare: bool) -> AsyncGenerator[EngineEvent, None]:
         request = self.request
@@ -49,6 +50,7 @@ class Ask:
             special_text=self.special_text,
             pins=() if index else self.pins,
             spare=spare,
+            thought=self.thought,
         )
 
 

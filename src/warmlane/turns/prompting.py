@@ -13,12 +13,12 @@ from msgspec import structs
 from warmlane.conversation.messages import Message, Role, Sampled, Text
 from warmlane.conversation.tools import Tool, ToolMode
 from warmlane.conversation.turn import TurnRequest
-from warmlane.engine.protocol import Engine, PinnedPrefix, TextPiece
+from warmlane.engine.protocol import Engine, PinnedPrefix, TextPiece, ThoughtLimit
 from warmlane.engine.vectors import common_prefix
 from warmlane.errors import ConfigError, ContextOverflow, InvalidRequest
 from warmlane.prompts import ChatTemplate, PromptRenderer, SampledLedger, TemplateRejected
 from warmlane.prompts.formats import detect_format, format_named
-from warmlane.prompts.formats.base import EventParser
+from warmlane.prompts.formats.base import EventParser, ThoughtMarks
 from warmlane.turns.continuing import Begun, ContinuingParser, only_text
 
 
@@ -141,6 +141,25 @@ class Prompter:
             pins.append(PinnedPrefix(n_tokens, pin.ttl_s))
         return tuple(pins)
 
+    async def thought_limit(self, request: TurnRequest, prompt: Prompt) -> ThoughtLimit | None:
+        """The bound that the request sets to the reply's reasoning, if the model can reason."""
+        budget, marks = request.thinking.budget_tokens, self._thought_marks(request)
+        if budget is None or marks is None:
+            return None
+        (ending,) = await self._engine.tokenize([TextPiece(marks.ending, special=True, joined=True)])
+        return ThoughtLimit(
+            max_tokens=budget,
+            opens=marks.opens,
+            closes=marks.closes,
+            ending=tuple(ending),
+            inside=self.form.opens_thought(prompt.opening),
+        )
+
+    def _thought_marks(self, request: TurnRequest) -> ThoughtMarks | None:
+        if not self._template.mentions_reasoning:
+            return None
+        return self.form.thought_marks(calls=bool(_callable_tools(request)))
+
     def reads_markup(self, request: TurnRequest) -> bool:
         """Whether a reply may hold more than text: calls, or reasoning the model's template knows of."""
         return bool(_callable_tools(request)) or self._template.mentions_reasoning
@@ -163,9 +182,10 @@ class Prompter:
         ignored = (
             ("thinking", unswitched and not template.knows_thinking_switch),
             ("reasoning effort", thinking.effort is not None and not template.knows_effort),
-            ("thinking budget", thinking.budget_tokens is not None and not template.knows_budget),
         )
-        return tuple(f"{name}: this model's template has no switch for it" for name, applies in ignored if applies)
+        named = tuple(f"{name}: this model's template has no switch for it" for name, applies in ignored if applies)
+        unbounded = thinking.budget_tokens is not None and self._thought_marks(request) is None
+        return (*named, "thinking budget: this model has no reasoning to bound") if unbounded else named
 
     def check_fits(self, prompt: Prompt) -> None:
         """Raises `ContextOverflow` unless the prompt leaves room for at least one token of output."""

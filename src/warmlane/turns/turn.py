@@ -25,7 +25,7 @@ from warmlane.conversation.turn import (
     Timings,
     TurnRequest,
 )
-from warmlane.engine.protocol import PinnedPrefix
+from warmlane.engine.protocol import PinnedPrefix, ThoughtLimit
 from warmlane.errors import EngineDied, EngineFault, QueueTimeout, Unavailable, WarmlaneError
 from warmlane.host import Binding
 from warmlane.sessions import Lease, LeaseQuery
@@ -63,6 +63,7 @@ class _Prepared:
     asked: Asked
     constraint: Constraint
     pins: tuple[PinnedPrefix, ...]
+    thought: ThoughtLimit | None
 
 
 class Turn:
@@ -203,6 +204,7 @@ class Turn:
             try:
                 asked = await read_asked(self._parts, binding, request)
                 pins = await _pinned(asked)
+                thought = await asked.prompter.thought_limit(asked.request, asked.prompt)
             except EngineDied:
                 if self._parts.host.is_current(binding):
                     raise
@@ -211,7 +213,7 @@ class Turn:
             constraint = await constraint_of(asked.prompter.form, request, opening=asked.prompt.opening)
             self._parts.suspects(binding).check(fingerprint(request.domain, asked.prompt.tokens))
         self._request, self._history = asked.request, asked.history
-        return _Prepared(binding, asked, constraint, pins)
+        return _Prepared(binding, asked, constraint, pins, thought)
 
     def _query(self) -> LeaseQuery:
         request = self._request
@@ -281,6 +283,7 @@ class Turn:
             grammar=prepared.constraint.grammar,
             special_text=markup and prompter.form.special_text,
             pins=prepared.pins,
+            thought=prepared.thought,
         )
         choices = self._choices = Choices(ask, [reply() for _ in range(request.n_choices)], tell)
         self._parts.domains.note(request.tenant, request.domain)

@@ -16,7 +16,16 @@ from warmlane.engine.grammar import Constraint, GrammarError, Grammars
 from warmlane.engine.messages import TurnEvent, TurnFailed
 from warmlane.engine.pace import Pace
 from warmlane.engine.prefix_cache import CacheSettings
-from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, PinnedPrefix, Placed, SamplingParams
+from warmlane.engine.protocol import (
+    Chunk,
+    Ended,
+    GenerateRequest,
+    OwnerId,
+    PinnedPrefix,
+    Placed,
+    SamplingParams,
+    ThoughtLimit,
+)
 from warmlane.engine.scheduler import Scheduler
 from warmlane.engine.tiers.disk import DiskTier
 
@@ -93,6 +102,7 @@ class Bench:
         pin_tokens: int = 0,
         pin_s: float = 300.0,
         spare: bool = False,
+        thought: ThoughtLimit | None = None,
     ) -> int:
         turn = self.n_turns
         self.n_turns += 1
@@ -110,6 +120,7 @@ class Bench:
             special_text=special_text,
             pins=(PinnedPrefix(pin_tokens, pin_s),) if pin_tokens else (),
             spare=spare,
+            thought=thought,
         )
         self.scheduler.submit(turn, request)
         if grammar is not None:

@@ -230,7 +230,6 @@ async def test_what_the_model_cannot_do_is_said(spine: Rig) -> None:
     assert [warning.split(":")[0] for warning in events[0].warnings] == [
         "thinking",
         "reasoning effort",
-        "thinking budget",
     ]
     assert (await spine.run(spine.ask("hi", thinking=Thinking(enabled=True))))[0] == Validated()
     events = await spine.run(spine.ask("hi"))

@@ -35,7 +35,7 @@ from warmlane.engine.backends.bytes_vocab import (
     ByteTokenizer,
 )
 from warmlane.engine.backends.scripts import Script, default_reply, parse_script
-from warmlane.engine.backends.simulated_rows import certain, closing, hashed
+from warmlane.engine.backends.simulated_rows import behind_thought, certain, closing, hashed
 from warmlane.engine.protocol import SamplingParams
 from warmlane.engine.vectors import Int32Array
 
@@ -298,6 +298,8 @@ class SimulatedBackend:
         reply = _read(tokens) if whole else None
         if reply is not None:
             wanted = reply.output(hash_mode=self._settings.hash_mode)
+            if wanted is not None and reply.said != wanted[: reply.progress]:
+                wanted = behind_thought(wanted, reply.said)
             if wanted is not None and reply.said == wanted[: reply.progress]:
                 return certain(wanted[reply.progress] if reply.progress < len(wanted) else IM_END)
             if wanted is not None:

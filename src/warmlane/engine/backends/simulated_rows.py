@@ -43,6 +43,16 @@ _CLOSING = _closing_row()
 _THOUGHT, _THOUGHT_ENDS, _CALL = b"<think>", b"</think>", b"<tool_call>"
 
 
+def behind_thought(wanted: bytes, said: bytes) -> bytes:
+    """The script `wanted` as it goes on where its thought was ended early, in a reply that has come to `said`."""
+    thought, ends, behind = said.partition(_THOUGHT_ENDS)
+    scripted, ended, rest = wanted.partition(_THOUGHT_ENDS)
+    if not (ends and ended and scripted.startswith(thought.rstrip())):
+        return wanted
+    gap = behind[: len(behind) - len(behind.lstrip())]
+    return thought + ends + gap + rest.lstrip()
+
+
 def closing(said: bytes) -> LogitsRow:
     """For a reply that left its script and has come to `said`: it makes a call rather than begin a thought, and ends a
     thought at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from warmlane.conversation.events import Delta
@@ -48,6 +49,15 @@ class OutputParser(EventParser, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ThoughtMarks:
+    """What reasoning stands between, at the start of a reply; and what a reply goes on with where it is to end."""
+
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+    ending: str
+
+
 class OutputFormat(Protocol):
     """One family's way of writing. Stateless; shared by all turns of a model."""
 
@@ -57,6 +67,14 @@ class OutputFormat(Protocol):
     @property
     def special_text(self) -> bool:
         """Whether its markup is made of control tokens, so that the engine has to spell those out."""
+        ...
+
+    def thought_marks(self, *, calls: bool) -> ThoughtMarks | None:
+        """None for a family that does not think. `calls`: there are some to be made."""
+        ...
+
+    def opens_thought(self, opening: str) -> bool:
+        """Whether a reply behind `opening` begins inside its reasoning."""
         ...
 
     @property

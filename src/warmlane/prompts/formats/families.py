@@ -9,9 +9,9 @@ from warmlane.conversation.messages import ToolCall
 from warmlane.conversation.tools import TextFormat, Tool, ToolChoice
 from warmlane.errors import ConfigError
 from warmlane.prompts.formats import layouts, telling, writing
-from warmlane.prompts.formats.base import OutputFormat, OutputParser
+from warmlane.prompts.formats.base import OutputFormat, OutputParser, ThoughtMarks
 from warmlane.prompts.formats.describe import Layout, Messages
-from warmlane.prompts.formats.lark import reply_grammar
+from warmlane.prompts.formats.lark import call_openers, reply_grammar
 from warmlane.prompts.formats.parser import ReplyParser
 from warmlane.prompts.formats.render import written_calls
 from warmlane.prompts.formats.writing import Writing
@@ -56,8 +56,21 @@ class Family:
     def written_result(self, name: str, text: str) -> str:
         return telling.written_result(text)
 
+    def thought_marks(self, *, calls: bool) -> ThoughtMarks | None:
+        layout, written = self.layout, self.writing.thought
+        if written is None:
+            return None
+        if isinstance(layout, Messages):
+            channels = [f"<|channel|>{name}{layout.body}" for name in layout.thoughts]
+            behind = [layout.start + layout.role + channel for channel in channels]
+            return ThoughtMarks((*channels, *behind), layout.ends, written[1])
+        if layout.thought is None:
+            return None
+        openers = call_openers(layout) if calls and layout.thought.calls_end_it else ()
+        opens = tuple(mark.strip() for mark in layout.thought.opens)
+        return ThoughtMarks(opens, (*layout.thought.closes, *openers), written[1])
+
     def opens_thought(self, opening: str) -> bool:
-        """Whether a reply behind `opening` begins inside its reasoning."""
         if isinstance(self.layout, Messages):
             layout = self.layout
             return opening.endswith(tuple(f"<|channel|>{name}{layout.body}" for name in layout.thoughts))

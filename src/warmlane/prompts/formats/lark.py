@@ -69,7 +69,7 @@ class _ReplyGrammar:
         self._in_text = bool(writing.text[0]) and opening.endswith(writing.text[0])
         self._rules = Rules()
         self._marked = bool(writing.text[0])
-        self._openers = _openers(layout)
+        self._openers = call_openers(layout)
         thinks = layout.thought if isinstance(layout, Reply) else None
         self._calls_end_thought = thinks is not None and thinks.calls_end_it
 
@@ -164,7 +164,7 @@ class _ReplyGrammar:
         return self._rules.rule(sequence(literal(before), index, literal(after), arguments))
 
 
-def _openers(layout: Layout) -> list[str]:
+def call_openers(layout: Layout) -> list[str]:
     """Markup that running text must not hold, lest it be read as a call."""
     if not isinstance(layout, Reply):
         return [layout.start, layout.body, *layout.ends, *(part for part in layout.header_parts if part[0] == "<")]
