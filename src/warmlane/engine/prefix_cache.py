@@ -21,11 +21,6 @@ from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
 from warmlane.engine.vectors import Int32Array, IntVector, common_prefix, digest
 
-ROWS_A_SNAPSHOT = 180
-"""A snapshot of cells that were computed one by one costs as much as this many tokens computed beside them lose to
-them: 0.9 ms a cell, because values lie by channel and each is copied by itself, against 5 us a cell and token. Where
-prompts were computed, cells lie together and leave at next to no cost. Measured on 2 cores without flash attention."""
-
 WORTH_KEEPING = 64
 """Tokens of a chain that are worth a snapshot of their own: less is recomputed as quickly as it is found again."""
 

@@ -74,6 +74,13 @@ class Dropper:
         gone = await self._drop(_RESPONSES, condition)
         return Erased(tuple(row.id for row in gone), (), frozenset(row.domain for row in gone if row.domain))
 
+    async def one_response(self, condition: sa.ColumnElement[bool]) -> bool:
+        """Delete the one row there may be. Whether there was one is known with the transaction that deletes it: nothing
+        behind it can fail, and leave the caller to think that it is still there."""
+        while (some := await self._database.run(self._drop_some(_RESPONSES, condition))) == []:
+            pass
+        return some is not None
+
     async def conversations(self, condition: sa.ColumnElement[bool]) -> tuple[str, ...]:
         """The ids of those that were deleted."""
         return tuple(row.id for row in await self._drop(_CONVERSATIONS, condition))

@@ -49,7 +49,7 @@ class SqlResponseStore:
         return await self._database.run(self._history(response_id, tenant, now))
 
     async def delete(self, response_id: str, tenant: str) -> bool:
-        return bool((await self._dropper.responses(queries.is_row(response_id, tenant))).response_ids)
+        return await self._dropper.one_response(queries.is_row(response_id, tenant))
 
     async def prune(
         self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()

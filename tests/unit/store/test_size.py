@@ -220,3 +220,23 @@ async def test_a_response_with_a_long_log_is_deleted_in_parts(tmp_path: Path) ->
         assert not await store.delete("a00", "ada")
         assert await found(store, "a00", "a01") == ["a01"]
     assert [values - 1 for table, values in deletions if table == "response_events"] == [3, 3, 3, 1]
+
+
+async def test_what_fails_behind_the_deletion_of_a_response_does_not_hide_it(tmp_path: Path) -> None:
+    async with small_store(tmp_path / "warmlane.db", batch=100) as (store, deletions):
+        await save_chain(store, "a00", start_s=0)
+        engine = sqlite_engine(str(tmp_path / "warmlane.db"), timeout_s=5)
+        gone = False
+
+        @sa.event.listens_for(engine.sync_engine, "before_cursor_execute")
+        def fail(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+            nonlocal gone
+            if gone and statement.startswith(("SELECT", "DELETE")):
+                raise sa.exc.OperationalError(statement, None, OSError("the disk is gone"))
+            gone = gone or statement.startswith("DELETE FROM responses")
+
+        failing = SqlResponseStore(Database(engine, timeout_s=5, one_writer=True), server="s")
+
+        assert await failing.delete("a00", "ada")
+        assert gone
+        await failing.close()
