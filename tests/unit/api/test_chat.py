@@ -192,6 +192,12 @@ async def test_what_has_no_effect_is_named() -> None:
     )
 
 
+async def test_what_has_no_effect_within_stream_options_is_named() -> None:
+    body = {"model": MODEL, "messages": HI, "stream": True, "stream_options": {"include_usage": True, "later": 1}}
+    got = await edge_client(FakeTurns()).post(PATH, json=body)
+    assert got.headers["x-warmlane-warnings"] == "stream_options.later"
+
+
 async def test_a_stream_without_usage() -> None:
     chunks = await stream(FakeTurns())
     assert "".join(deltas(chunks, "content")) == "Hello world"

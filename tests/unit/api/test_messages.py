@@ -155,6 +155,19 @@ async def test_what_has_no_effect_is_named() -> None:
         assert counted.headers[header] == got.headers[header]
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"thinking": {"type": "adaptive", "depth": 3}}, "thinking.depth"),
+        ({"thinking": {"type": "disabled", "budget_tokens": 2000}}, "thinking.budget_tokens"),
+        ({"diagnostics": {"trace": True}}, "diagnostics.trace"),
+    ],
+)
+async def test_what_has_no_effect_within_an_option_is_named(fields: dict[str, Any], named: str) -> None:
+    got = await edge_client(FakeTurns()).post(PATH, json={"model": MODEL, "max_tokens": 8, "messages": HI, **fields})
+    assert got.headers["x-warmlane-warnings"] == named
+
+
 async def test_client_lines_can_be_left_alone() -> None:
     turns = FakeTurns()
     async with edge_client(turns, settings=EdgeSettings(canonicalize=False)) as client:

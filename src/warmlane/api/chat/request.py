@@ -118,8 +118,10 @@ def warnings_of(request: ChatRequest) -> list[str]:
         ignored.append("store")
     if request.service_tier not in (None, "auto", "default"):
         ignored.append("service_tier")
-    if request.stream_options and request.stream_options.include_obfuscation:
-        ignored.append("stream_options.include_obfuscation")
+    if request.stream_options:
+        ignored += [f"stream_options.{name}" for name in request.stream_options.unknown]
+        if request.stream_options.include_obfuscation:
+            ignored.append("stream_options.include_obfuscation")
     if any(message.name and message.role != "tool" for message in request.messages):
         ignored.append("messages[].name")
     return ignored

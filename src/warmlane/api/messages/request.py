@@ -95,8 +95,14 @@ def check_continued(request: MessagesRequest, last: Message) -> None:
 
 
 def warnings_of(request: MessagesRequest) -> list[str]:
-    """The top-level fields that are accepted and have no effect."""
+    """The fields that are accepted and have no effect."""
     ignored = list(request.unknown)
+    if request.thinking:
+        ignored += [f"thinking.{name}" for name in request.thinking.unknown]
+        if request.thinking.type == "disabled" and request.thinking.budget_tokens is not None:
+            ignored.append("thinking.budget_tokens")
+    if request.diagnostics:
+        ignored += [f"diagnostics.{name}" for name in request.diagnostics.unknown]
     if request.thinking and request.thinking.display not in (None, "summarized", "omitted"):
         ignored.append("thinking.display")
     if request.output_config:
