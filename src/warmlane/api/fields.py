@@ -30,6 +30,9 @@ class OrString:
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
 
+ModelName = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 256})]
+"""Judged before the rest of a body: see `body.model_of`."""
+
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]

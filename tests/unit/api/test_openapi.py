@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
-from support.edge import edge_app, edge_client
-from support.fake_turns import MODEL, FakeTurns, text_turn
+from support.edge import edge_app, edge_client, sse_events
+from support.fake_turns import MODEL, FakeTurns, rich_turn, text_turn
 from warmlane.api.auth import ApiKey, KeyRing
 from warmlane.api.openapi.catalogue import METRICS, OPERATIONS
 from warmlane.api.settings import EdgeSettings
@@ -94,3 +94,23 @@ async def test_another_method_is_told_which_there_are(path: str) -> None:
     assert got.status_code == 405
     told = {method.lower() for method in got.headers["allow"].split(", ")} - {"head"}
     assert told == {o.method for o in OPERATIONS if o.path == path}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "hi"}),
+        ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+    ],
+)
+async def test_every_event_of_a_stream_is_as_declared(path: str, body: Json) -> None:
+    told = await read()
+    answers = told["paths"][path]["post"]["responses"]["200"]["content"]  # type: ignore[index]
+    data = answers["text/event-stream"]["schema"]["properties"]["data"]
+    schema = data.get("else", data)["contentSchema"]
+    got = await edge_client(FakeTurns(rich_turn())).post(path, json={"model": MODEL, "stream": True, **body})
+    events = sse_events(got.content, named=path != "/v1/chat/completions")
+    assert len(events) > 5
+    for event in events:
+        valid(event, schema, told)

@@ -30,7 +30,7 @@ class WireCall(Lenient):
 
 
 class WireMessage(Lenient):
-    role: str
+    role: Annotated[str, Field(json_schema_extra={"enum": list(_ROLES)})]
     content: Content | None = None
     name: str | None = None
     refusal: str | None = None

@@ -14,6 +14,7 @@ from warmlane.api.fields import (
     Lenient,
     MaxTokens,
     MinP,
+    ModelName,
     Penalty,
     Seed,
     StopList,
@@ -50,7 +51,7 @@ class ChatRequest(Lenient):
     """The body. A field typed `object` is not supported or not acted on, but for the tools and the choice among them,
     which are read apart."""
 
-    model: str
+    model: ModelName
     messages: Annotated[list[WireMessage], Field(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None

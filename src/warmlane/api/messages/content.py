@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
 
 from warmlane.api.fields import Lenient, refuse
 from warmlane.api.messages.blocks import Blocks, Citations, Source, WireBlock
@@ -24,7 +27,7 @@ _LEFT_OUT = {
 
 
 class WireMessage(Lenient):
-    role: str
+    role: Annotated[str, Field(json_schema_extra={"enum": list(_ROLES)})]
     content: Blocks
 
 

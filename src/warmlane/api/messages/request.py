@@ -11,6 +11,7 @@ from warmlane.api.fields import (
     CacheSalt,
     Lenient,
     MaxTokens,
+    ModelName,
     StopList,
     Temperature,
     TopK,
@@ -46,7 +47,7 @@ class DiagnosticsOptions(Lenient):
 class MessagesRequest(Lenient):
     """The body, as both endpoints take it. `object` fields are not supported; their values are never read."""
 
-    model: str
+    model: ModelName
     messages: Annotated[list[WireMessage], Field(min_length=1)]
     system: Blocks | None = None
     stream: bool | None = None

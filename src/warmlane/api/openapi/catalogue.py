@@ -249,6 +249,7 @@ _DIALECTS: Final = (
         body=ChatRequest,
         answers=(chat.Completion,),
         events=(chat.Chunk, chat.Error),
+        done="[DONE]",
         errors=_TURN,
     ),
 )

@@ -133,7 +133,7 @@ def _responses(operation: Operation, shapes: _Shapes) -> JsonObject:
         str(status): {"description": _REASONS[status], "content": content} for status in operation.others
     }
     if operation.events:
-        content = {**content, _STREAM: {"schema": shapes.written(()), "x-event": shapes.written(operation.events)}}
+        content = {**content, _STREAM: {"schema": _event(shapes.written(operation.events), done=operation.done)}}
     told["200"] = {"description": "Done.", "content": content}
     failure: JsonObject = {JSON: {"schema": shapes.written(shapes.envelopes)}}
     for status in operation.errors:
@@ -141,6 +141,14 @@ def _responses(operation: Operation, shapes: _Shapes) -> JsonObject:
         if status in _RETRIED:
             told[str(status)] = {**cast(JsonObject, told[str(status)]), "headers": _RETRY_AFTER}
     return dict(sorted(told.items()))
+
+
+def _event(data: JsonObject, *, done: str | None) -> JsonObject:
+    """One event of a stream: its fields, of which `data` is JSON."""
+    told: JsonObject = {"contentMediaType": JSON, "contentSchema": data}
+    if done is not None:
+        told = {"if": {"const": done}, "else": told}
+    return {"type": "object", "properties": {"event": {"type": "string"}, "data": told}, "required": ["data"]}
 
 
 _RETRY_AFTER: Final[JsonObject] = {

@@ -40,8 +40,8 @@ class Parameter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """`answers` are what comes with 200, one of them, in any of `media`; none for text. `events` are those of a stream,
-    where there may be one. `errors` are the statuses that come with the group's envelope, `others` those that come with
-    the same shape as the answer."""
+    where there may be one; `done`, if it has one, the data of the event behind them. `errors` are the statuses that come
+    with the group's envelope, `others` those that come with the same shape as the answer."""
 
     method: Literal["get", "post", "delete"]
     path: str
@@ -51,6 +51,7 @@ class Operation:
     answers: tuple[object, ...]
     body: type[BaseModel] | None = None
     events: tuple[object, ...] = ()
+    done: str | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: frozenset[int] = field(default_factory=frozenset)
     others: frozenset[int] = field(default_factory=frozenset)

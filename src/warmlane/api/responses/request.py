@@ -10,6 +10,7 @@ from warmlane.api.fields import (
     CacheSalt,
     Lenient,
     MaxTokens,
+    ModelName,
     OrString,
     Penalty,
     Temperature,
@@ -61,7 +62,7 @@ def _as_reference(value: object) -> object:
 class ResponsesRequest(Lenient):
     """The body. A field typed `object` is not supported, or not acted on, or read elsewhere."""
 
-    model: str
+    model: ModelName
     input: Items
     instructions: str | None = None
     previous_response_id: str | None = None
