@@ -40,8 +40,8 @@ class Parameter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """`answers` are what comes with 200, one of them, in any of `media`; none for text. `events` are those of a stream,
-    where there may be one; `done`, if it has one, the data of the event behind them. `errors` are the statuses that come
-    with the group's envelope, `others` those that come with the same shape as the answer."""
+    where there may be one; `done`, if it has one, the data of the event behind them. `errors` are the statuses that
+    come with the group's envelope, `others` those that come with the same shape as the answer."""
 
     method: Literal["get", "post", "delete"]
     path: str
