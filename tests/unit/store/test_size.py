@@ -223,7 +223,7 @@ async def test_a_response_with_a_long_log_is_deleted_in_parts(tmp_path: Path) ->
 
 
 async def test_what_fails_behind_the_deletion_of_a_response_does_not_hide_it(tmp_path: Path) -> None:
-    async with small_store(tmp_path / "warmlane.db", batch=100) as (store, deletions):
+    async with small_store(tmp_path / "warmlane.db", batch=100) as (store, _):
         await save_chain(store, "a00", start_s=0)
         engine = sqlite_engine(str(tmp_path / "warmlane.db"), timeout_s=5)
         gone = False
