@@ -143,6 +143,8 @@ def test_the_command_starts_the_server_it_measures() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_bench_that_is_stopped_stops_what_it_started(number: signal.Signals) -> None:
+    # Tests that run in a shell's background have it ignored, which children inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-m", "warmlane", "bench", "share12", "--start", "--pairs", "50"]
     bench = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment() | {"WARMLANE_ENGINE": "simulated"}

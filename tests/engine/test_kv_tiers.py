@@ -104,7 +104,8 @@ async def conversation(engine: LocalEngine) -> tuple[list[str], list[int]]:
 
 
 async def test_a_conversation_that_left_for_memory_goes_on_as_if_it_had_not() -> None:
-    hot, cold = await LocalEngine.start(config()), await LocalEngine.start(config(hot_tokens=0))
+    # Where there is no memory for snapshots nothing leaves for the stranger.
+    hot, cold = await LocalEngine.start(config(ram_cache_bytes=0)), await LocalEngine.start(config(hot_tokens=0))
     try:
         texts, from_ram = await conversation(hot)
         assert from_ram == [0, 0]
