@@ -131,8 +131,7 @@ class Settings(BaseSettings):
     ctx: int = Field(16384, ge=512, description="KV cells, in tokens, that all running turns share.")
     threads: Count | None = Field(None, description="Threads that compute; all cores by default.")
     flash_attention: FlashAttention = Field(
-        FlashAttention.AUTO,
-        description="Whether attention is fused: on, off, or auto: off on a CPU, unless max_inter_token_ms is set.",
+        FlashAttention.AUTO, description="Whether attention is fused: on, off, or auto, which is off on a CPU."
     )
     hot_tokens: Count | None = Field(
         None, description="KV cells that warm conversations may keep while no turn runs; 8192 on a CPU by default."

@@ -24,9 +24,8 @@ class NoSequence(Exception):
 @dataclass(slots=True, eq=False)
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
-    pool's clock, and `rows_at` the pool's `rows` when a turn last ran on it; `scattered` of its cells were computed one
-    by one, and so lie among those of others. `kept` tokens of it are known to be in a lower tier, and `kept_at` had it
-    when its last snapshot on the way was taken; another is to be taken at each length in `stops`."""
+    pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its
+    last snapshot on the way was taken; another is to be taken at each length in `stops`."""
 
     seq: int
     domain: bytes
@@ -36,8 +35,6 @@ class Chain:
     running: bool = False
     used_at: int = 0
     used_s: float = 0.0
-    rows_at: int = 0
-    scattered: int = 0
     kept: int = 0
     kept_at: int = 0
     stops: set[int] = field(default_factory=set)
@@ -50,8 +47,7 @@ class ChainPool:
     """All chains of one backend, and the only caller of its memory operations.
 
     With `sharing` off (flat engines) there is one chain, and only its own owner reuses it. `leaving` is called with a
-    chain before it is evicted; chains that `wanted` speaks for are evicted last. `now` is a clock in seconds. `rows`
-    counts the tokens computed so far.
+    chain before it is evicted; chains that `wanted` speaks for are evicted last. `now` is a clock in seconds.
     """
 
     def __init__(
@@ -75,7 +71,6 @@ class ChainPool:
         self._owners: dict[OwnerId, Chain] = {}
         self._free_seqs = list(range(info.n_seq_max if sharing else 1))[::-1]
         self._tick = 0
-        self.rows = 0
         self.evictions = 0
 
     def __iter__(self) -> Iterator[Chain]:
@@ -136,14 +131,8 @@ class ChainPool:
             self._touch(best)
         return self._start(chain)
 
-    def computed(self, chain: Chain, tokens: Int32Array, *, among_others: bool) -> None:
-        """The backend has computed these tokens at the end of the chain, in a batch with others' or in its own."""
-        self.rows += int(tokens.size)
-        chain.scattered += among_others and tokens.size == 1
-        self.grow(chain, tokens)
-
     def grow(self, chain: Chain, tokens: Int32Array) -> None:
-        """The backend has these tokens at the end of the chain, computed or restored."""
+        """The backend has computed these tokens at the end of the chain."""
         chain.cells.extend(self.table.take(int(tokens.size)))
         chain.tokens.extend(tokens)
 
@@ -159,7 +148,6 @@ class ChainPool:
         self.table.give_back(chain.cells.view[length:].copy())
         chain.cells.truncate(length)
         chain.tokens.truncate(length)
-        chain.scattered = min(chain.scattered, length)
         chain.kept = min(chain.kept, length)
         chain.kept_at = min(chain.kept_at, length)
         return True
@@ -167,7 +155,6 @@ class ChainPool:
     def stop(self, chain: Chain) -> None:
         """The turn on this chain is over; the cells stay its owner's."""
         chain.running = False
-        chain.rows_at = self.rows
         self._touch(chain)
 
     def release(self, owner: OwnerId, *, purge: bool) -> None:
@@ -263,7 +250,6 @@ class ChainPool:
             del self._owners[chain.owner]
         chain.owner = None
         chain.running = False
-        chain.rows_at = self.rows
         self._touch(chain)
         rivals = [c for c in self._chains.values() if c is not chain and c.domain == chain.domain]
         if not len(chain) or any(self._replaces(rival, chain) for rival in rivals):

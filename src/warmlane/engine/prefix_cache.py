@@ -13,7 +13,6 @@ from functools import partial
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.divergence import divergence_at
-from warmlane.engine.patience import Patience
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
@@ -79,7 +78,6 @@ class PrefixCache:
         self._now = now
         self.pins = Pins(now=now)
         self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
-        self._patience = Patience(self.pool)
         self.ram = RamTier(
             settings.ram_bytes if sharing else 0, whole=self._whole, window=self._window, now=now, pins=self.pins
         )
@@ -206,10 +204,9 @@ class PrefixCache:
             return remaining
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
-    def trim(self, *, busy: bool, ahead: int = 0) -> None:
-        """Hold the hot budget. While turns run (`busy`), with `ahead` tokens to compute next, cells of no use to them
-        leave as well, when `Patience` with them is over."""
-        self._patience.observe(busy=busy)
+    def trim(self, *, busy: bool) -> None:
+        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
+        highest used cell, so that one short chain behind free ones slows every step as if those were used."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
@@ -218,8 +215,7 @@ class PrefixCache:
         if not busy or not self.ram.limit_bytes:
             return
         for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
-            own = self.pool.table.only_holder(chain.cells.view)
-            if own and self._patience.is_over(chain, own, ahead) and not self._is_taken_soon(chain):
+            if self.pool.table.only_holder(chain.cells.view) and not self._is_taken_soon(chain):
                 self.pool.evict(chain)
 
     def tick(self) -> None:

@@ -27,9 +27,6 @@ from warmlane.engine.turn import Turn
 
 log = logging.getLogger(__name__)
 
-TRIM_ROWS = 32
-"""Tokens computed between two looks at what may leave the hot pool."""
-
 
 class Scheduler:
     """Turns, their order, and the steps that advance them. Used by one thread; never blocks but in `step`.
@@ -70,7 +67,6 @@ class Scheduler:
         self._counters = Counters()
         self._short_passed = False
         self._changed = False
-        self._trim_at = 0
 
     @property
     def has_work(self) -> bool:
@@ -155,11 +151,10 @@ class Scheduler:
         )
 
     def _trim(self) -> None:
-        """Only where turns or chains came or went since the last time, or much was computed: it asks every chain."""
-        if self._changed or self.pool.rows >= self._trim_at:
-            self._changed, self._trim_at = False, self.pool.rows + TRIM_ROWS
-            ahead = sum(t.remaining - (0 if t.chain else self._reusable(t)) for t in self._order.queue)
-            self.cache.trim(busy=self._order.any, ahead=ahead)
+        """Only where turns or chains came or went since the last time: it looks at every chain."""
+        if self._changed:
+            self._changed = False
+            self.cache.trim(busy=self._order.any)
 
     # plan
 
@@ -317,7 +312,7 @@ class Scheduler:
                 continue
             assert turn.chain is not None
             turn.stalled = False
-            self.pool.computed(turn.chain, piece.tokens, among_others=len(planned) > 1)
+            self.pool.grow(turn.chain, piece.tokens)
             if piece.wants_logits:
                 self._advance(turn, decoded, index)
             else:

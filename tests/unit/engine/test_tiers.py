@@ -13,9 +13,7 @@ import pytest
 
 from unit.engine.harness import DOMAIN, Bench, FakeTime, bench, chat
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
-from warmlane.engine.patience import ROWS_A_SNAPSHOT
-from warmlane.engine.protocol import Ended, OwnerId
-from warmlane.engine.scheduler import TRIM_ROWS
+from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.buffers import Buffers
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.tiers.ram import RamTier
@@ -241,49 +239,6 @@ def test_what_siblings_do_not_share_leaves_while_one_of_them_runs() -> None:
     assert again.ram_tokens >= 60
     assert again.cached_tokens > 460
     b.check_accounts()
-
-
-def test_cells_decoded_among_others_stay_until_a_snapshot_costs_less() -> None:
-    b = bench(hash_mode=True, hot_tokens=8000, ram_bytes=1 << 20)
-    one, other = (b.submit(prompt("EMIT:" + "xy"[i] * n), owner=i) for i, n in enumerate((40, 300)))
-    pool = b.scheduler.pool
-    while not any(isinstance(e, Ended) for e in b.events[one]):
-        b.step()
-    chain = pool.of(OwnerId(1, 0))
-    assert chain is not None
-    own = pool.table.only_holder(chain.cells.view)
-    rows_at = pool.rows
-    while pool.holds(chain):
-        b.step()
-    late = (pool.rows - rows_at) - ROWS_A_SNAPSHOT * chain.scattered / own
-    assert 0 <= late <= TRIM_ROWS + 2
-    assert b.scheduler.stats().spills == 1
-    b.run()
-    assert b.text(other) == "y" * 300
-    b.check_accounts()
-
-
-def test_what_is_about_to_be_computed_counts_as_well() -> None:
-    b = bench(hash_mode=True, hot_tokens=8000, ram_bytes=1 << 20)
-    one, _ = (b.submit(prompt("EMIT:" + "xy"[i] * n), owner=i) for i, n in enumerate((40, 300)))
-    while not any(isinstance(e, Ended) for e in b.events[one]):
-        b.step()
-    b.step()
-    assert b.scheduler.stats().cells_owned > 40
-    b.submit(prompt("hi", "c" * 300), owner=3, max_tokens=4)
-    b.step()
-    assert b.scheduler.stats().cells_owned == 0
-
-
-def test_what_was_idle_before_turns_run_leaves_at_once() -> None:
-    b = bench(hash_mode=True, hot_tokens=8000, ram_bytes=1 << 20)
-    for i in range(2):
-        b.submit(prompt("EMIT:" + "xy"[i] * 40), owner=i)
-    b.run()
-    assert b.scheduler.stats().cells_owned > 80
-    b.submit(prompt("hi", "c"), owner=3, max_tokens=4)
-    b.step()
-    assert b.scheduler.stats().cells_owned == 0
 
 
 def test_a_preempted_turn_comes_back_from_memory() -> None:

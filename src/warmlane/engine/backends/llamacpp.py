@@ -220,13 +220,12 @@ def _open_context(gguf: GgufModel, config: EngineConfig) -> lib.llama_context_p:
 
 def _flash_attention(config: EngineConfig) -> int:
     """Where it is left to us: on a CPU, flash attention is slower for up to some 64 rows and whatever they share
-    (docs/performance.md); it wins only beside many cells of no use, and those leave while turns run. Whoever bounds the
-    gap in a stream wants that: with it a row costs by its own conversation, however long the one that arrives is."""
+    (docs/performance.md); it wins only beside many cells of no use, and those leave while turns run."""
     if config.flash_attention is not FlashAttention.AUTO:
         return int(_FLASH[config.flash_attention])
     if lib.llama_supports_gpu_offload():
         return int(lib.LLAMA_FLASH_ATTN_TYPE_AUTO)
-    return int(_FLASH[FlashAttention.OFF if config.max_inter_token_ms is None else FlashAttention.ON])
+    return int(_FLASH[FlashAttention.OFF])
 
 
 def _describe(
