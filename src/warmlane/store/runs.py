@@ -71,6 +71,10 @@ class RunLog(Protocol):
         """The runs of this server that have not ended, as far as the store knows."""
         ...
 
+    async def withdraw(self, response_id: str, tenant: str) -> bool:
+        """Delete the row of a run of this server. False if there is no such run, or it has ended: it then stays."""
+        ...
+
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
         """Add events to a response's log, all or none. Those whose number it has already are left as they are, so that
         what failed with `StoreUnavailable` can be tried again. False if there is no such response (any more)."""

@@ -45,6 +45,9 @@ class SqlRuns:
     async def mine(self) -> tuple[OwnRun, ...]:
         return await self._database.run(self._mine())
 
+    async def withdraw(self, response_id: str, tenant: str) -> bool:
+        return await self._database.run(self._withdraw(response_id, tenant))
+
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> bool:
         return await self._database.run(self._append(response_id, tenant, events))
 
@@ -104,6 +107,11 @@ class SqlRuns:
         async with self._database.reading() as connection:
             rows = await connection.execute(mine.where(responses.c.server == self._server))
             return tuple(OwnRun(*row) for row in rows)
+
+    async def _withdraw(self, response_id: str, tenant: str) -> bool:
+        mine = sa.delete(responses).where(queries.is_row(response_id, tenant), responses.c.server == self._server)
+        async with self._database.writing() as connection:
+            return (await connection.execute(mine)).rowcount > 0
 
     async def _events(
         self, response_id: str, tenant: str, now: float, after: int, limit: int

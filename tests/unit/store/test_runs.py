@@ -272,6 +272,20 @@ async def test_a_server_knows_its_runs_and_which_of_them_are_to_stop(store: Resp
     assert not await store.runs.ask_to_cancel("r3", "ada")
 
 
+async def test_only_a_run_that_has_not_ended_can_be_withdrawn(store: ResponseStore) -> None:
+    await store.runs.begin(run("r1"))
+    await store.runs.append("r1", "ada", [LoggedEvent(0, b"{}")])
+    await store.runs.begin(run("r2"))
+    await store.runs.set_status("r2", "ada", TurnStatus.CANCELLED)
+    await store.save(turn("r3"))
+
+    assert not await store.runs.withdraw("r1", "bob")
+    assert [await store.runs.withdraw(id, "ada") for id in ("r1", "r2", "r3", "r4")] == [True, False, False, False]
+    assert await store.get("r1", "ada", now=NOW) is None
+    assert await store.runs.events("r1", "ada", now=NOW) is None
+    assert await status_of(store, "r2") is TurnStatus.CANCELLED
+
+
 async def test_another_servers_run_is_not_mine_and_can_be_asked_to_stop(tmp_path: Path) -> None:
     path = str(tmp_path / "warmlane.db")
     here, there = await open_store(path), await open_store(path)

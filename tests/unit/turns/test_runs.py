@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -36,14 +36,19 @@ ASKED = TurnRequest(
 )
 
 
+async def _nothing() -> None:
+    pass
+
+
 class Log:
     """A run log whose rows do not change while it is `down`. One that is `late` says that it took no run, and takes it
-    all the same when `arrive` is called."""
+    all the same when `arrive` is called. `behind_reading` runs once this server's runs were read."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self.down = False
         self.late = False
+        self.behind_reading: Callable[[], Awaitable[object]] = _nothing
         self._under_way: list[StoredTurn] = []
 
     async def begin(self, turn: StoredTurn) -> None:
@@ -63,7 +68,12 @@ class Log:
         return await self._log.ask_to_cancel(response_id, tenant)
 
     async def mine(self) -> tuple[OwnRun, ...]:
-        return await self._log.mine()
+        found = await self._log.mine()
+        await self.behind_reading()
+        return found
+
+    async def withdraw(self, response_id: str, tenant: str) -> bool:
+        return await self._log.withdraw(response_id, tenant)
 
     async def set_status(
         self, response_id: str, tenant: str, status: TurnStatus, *, error: bytes | None = None
@@ -171,6 +181,19 @@ async def test_a_run_that_is_attended_or_whose_end_is_owed_stays(store: Store) -
     store.log.down = False
 
     assert await runs.settle() == 1
+    assert await status(store) == ("failed", b"{}")
+
+
+async def test_a_run_that_ends_while_the_runs_are_read_stays(store: Store) -> None:
+    runs = StoredRuns(store, unix_now=lambda: 0.0)
+    await runs.begin(ASKED)
+
+    async def end() -> None:
+        await runs.end("resp_1", "ann", error=b"{}")
+        runs.leave("resp_1", "ann")
+
+    store.log.behind_reading = end
+    assert await runs.settle() == 0
     assert await status(store) == ("failed", b"{}")
 
 
