@@ -70,6 +70,9 @@ class HoldingStore:
     ) -> tuple[str, ...]:
         return await self._store.prune(now=now, max_bytes=max_bytes, in_use=in_use)
 
+    async def domains(self, tenant: str) -> frozenset[bytes]:
+        return await self._store.domains(tenant)
+
     async def erase(self, tenant: str) -> Erased:
         if self.failure is not None:
             raise self.failure

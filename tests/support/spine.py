@@ -122,7 +122,7 @@ async def rig(
     wrap_store: Callable[[ResponseStore], ResponseStore] = lambda store: store,
     tasks: TurnTasks | None = None,
     output_format: str | None = None,
-    erase_unloaded: Callable[[frozenset[bytes]], Awaitable[None]] | None = None,
+    erase_files: Callable[[frozenset[bytes], frozenset[str]], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Rig]:
     """`resident` False leaves the model to be loaded by the first request."""
     clock, secrets, loads = clock or SystemClock(), Secrets.in_memory(), list[Binding]()
@@ -147,8 +147,8 @@ async def rig(
     parts = SpineParts(
         host=host, store=store, secrets=secrets, clock=clock, unix_now=lambda: 0.0, output_format=output_format
     )
-    if erase_unloaded is not None:
-        parts = replace(parts, erase_unloaded=erase_unloaded)
+    if erase_files is not None:
+        parts = replace(parts, erase_files=erase_files)
     try:
         if resident:
             await host.load("m")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -136,9 +136,7 @@ async def _spine_parts(settings: Settings, model: ModelSource, opened: AsyncExit
         drain_timeout_s=settings.drain_timeout_s,
         turn_timeout_s=settings.turn_timeout_s,
         log_text=settings.log_text,
-        erase_unloaded=disk_eraser(
-            settings, [source.name for source in sources], loaded=lambda: [b.name for b in host.bindings()]
-        ),
+        erase_files=disk_eraser(settings, frozenset(source.name for source in sources)),
     )
     for source in sources:
         cold = _lane(settings, source.name, capacity=1 if settings.flat else settings.capacity)
@@ -202,12 +200,12 @@ def _disk_cache_dir(settings: Settings, model: str) -> str | None:
 
 
 def disk_eraser(
-    settings: Settings, models: Iterable[str], *, loaded: Callable[[], Collection[str]]
-) -> Callable[[frozenset[bytes]], Awaitable[None]]:
-    """What removes the files of domains in the disk cache of those of the models that are not loaded."""
+    settings: Settings, models: frozenset[str]
+) -> Callable[[frozenset[bytes], frozenset[str]], Awaitable[None]]:
+    """What removes the files of domains in the disk cache of these models, but for some of them."""
 
-    async def erase(domains: frozenset[bytes]) -> None:
-        for model in set(models) - set(loaded()):
+    async def erase(domains: frozenset[bytes], but_of: frozenset[str]) -> None:
+        for model in models - but_of:
             directory = _disk_cache_dir(settings, model)
             if directory is not None:
                 await asyncio.to_thread(erase_domains, Path(directory), domains)

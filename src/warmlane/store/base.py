@@ -208,6 +208,10 @@ class ResponseStore(Protocol):
         """
         ...
 
+    async def domains(self, tenant: str) -> frozenset[bytes]:
+        """The security domains in which the KV of a tenant's responses was computed."""
+        ...
+
     async def erase(self, tenant: str) -> Erased:
         """Delete everything of a tenant. After `StoreUnavailable` some of it may be left; ask again."""
         ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+import sqlalchemy as sa
+
 from warmlane.store import queries
 from warmlane.store.base import Chain, Erased, StoredTurn
 from warmlane.store.conversations import Continued
@@ -64,6 +66,9 @@ class SqlResponseStore:
             await self._dropper.conversations(conversations.c.id.in_(some))
         return tuple(gone)
 
+    async def domains(self, tenant: str) -> frozenset[bytes]:
+        return await self._database.run(self._domains(tenant))
+
     async def erase(self, tenant: str) -> Erased:
         erased = await self._dropper.responses(responses.c.tenant == tenant)
         ids = await self._dropper.conversations(conversations.c.tenant == tenant)
@@ -92,6 +97,11 @@ class SqlResponseStore:
             return None
         turns = [turn for turn in map(to_chain_turn, rows) if turn is not None]
         return Chain(tuple(turns)) if len(turns) == len(rows) else None
+
+    async def _domains(self, tenant: str) -> frozenset[bytes]:
+        of_tenant = sa.select(responses.c.domain).where(responses.c.tenant == tenant).distinct()
+        async with self._database.reading() as connection:
+            return frozenset(domain for domain in (await connection.execute(of_tenant)).scalars() if domain)
 
     async def _beyond(self, max_bytes: int) -> list[tuple[str, str]]:
         async with self._database.reading() as connection:

@@ -51,16 +51,19 @@ async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
     could be removed; what is left can be asked for again.
     """
     warm = [domain for binding in parts.host.bindings() for domain in binding.registry.domains(tenant)]
-    parts.domains.owe(tenant, [*warm, parts.secrets.domain(tenant, None)])
+    # Before the first rows go, which alone may name them: an erasure that ends halfway is asked for again.
+    parts.domains.owe(tenant, [*warm, parts.secrets.domain(tenant, None), *await parts.store.domains(tenant)])
     erased = await parts.store.erase(tenant)
-    # The rows that named these are gone: nobody else could name them to whoever asks again.
     domains = parts.domains.owe(tenant, erased.domains)
     drop_warm(parts, [*erased.response_ids, *(card.id for card in parts.host.sessions(tenant))], tenant)
     for domain in domains:
         parts.ledger.forget(domain)
         parts.traces.forget_domain(domain)
-    forgot = await asyncio.gather(*(_forget(binding, domains) for binding in parts.host.bindings()))
-    if not all([*forgot, await _forget_unloaded(parts, domains)]):
+    bindings = parts.host.bindings()
+    forgot = await asyncio.gather(*(_forget(binding, domains) for binding in bindings))
+    # One that has been loaded meanwhile was not asked: its files go too.
+    asked = frozenset(binding.name for binding in bindings)
+    if not all([*forgot, await _forget_others(parts, domains, asked)]):
         raise Unavailable("Not everything was deleted: some of the cache could not be removed.", retry_after_s=5)
     parts.domains.paid(tenant, domains)
     return erased
@@ -78,11 +81,11 @@ async def _forget(binding: Binding, domains: Iterable[bytes]) -> bool:
     return True
 
 
-async def _forget_unloaded(parts: SpineParts, domains: frozenset[bytes]) -> bool:
-    """Whether what models that are not loaded have on disk was removed."""
+async def _forget_others(parts: SpineParts, domains: frozenset[bytes], asked: frozenset[str]) -> bool:
+    """Whether what models whose engines were not `asked` have on disk was removed."""
     try:
-        await parts.erase_unloaded(domains)
+        await parts.erase_files(domains, asked)
     except OSError as error:
-        log.warning("the disk cache of models that are not loaded was not erased: %s", error.strerror)
+        log.warning("the disk cache of models that were not loaded was not erased: %s", error.strerror)
         return False
     return True

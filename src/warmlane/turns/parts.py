@@ -21,7 +21,7 @@ from warmlane.turns.suspects import Suspects
 from warmlane.turns.traces import TraceLog
 
 
-async def _nothing_on_disk(_: frozenset[bytes]) -> None:
+async def _nothing_on_disk(_domains: frozenset[bytes], _but_of: frozenset[str]) -> None:
     pass
 
 
@@ -29,8 +29,8 @@ async def _nothing_on_disk(_: frozenset[bytes]) -> None:
 class SpineParts:
     """The spine's surroundings. Times in seconds; `chat_template` replaces the models' own; `unix_now` is wall time.
     `output_format` names how the models write, instead of what their templates let assume; `new_call_id` names calls.
-    `log_text` lets the log hold what was said. `erase_unloaded` removes the files of domains that models which are not
-    loaded have; it raises `OSError`."""
+    `log_text` lets the log hold what was said. `erase_files` removes the files that models have of domains, but for
+    those of the models it is given; it raises `OSError`."""
 
     host: ModelHost
     store: ResponseStore
@@ -48,7 +48,7 @@ class SpineParts:
     drain_timeout_s: float = 30.0
     turn_timeout_s: float | None = None
     log_text: bool = False
-    erase_unloaded: Callable[[frozenset[bytes]], Awaitable[None]] = _nothing_on_disk
+    erase_files: Callable[[frozenset[bytes], frozenset[str]], Awaitable[None]] = _nothing_on_disk
     prompters: weakref.WeakKeyDictionary[Binding, Prompter] = field(default_factory=weakref.WeakKeyDictionary)
     suspected: weakref.WeakKeyDictionary[Binding, Suspects] = field(default_factory=weakref.WeakKeyDictionary)
 

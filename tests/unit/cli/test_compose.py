@@ -56,8 +56,8 @@ async def test_the_files_of_models_that_are_not_loaded_are_erased_by_domain(tmp_
             path = tmp_path / model / f"{domain.decode()}.kv"
             write_draft(path, header, data)[0].replace(path)
     settings = Settings(store="memory:", disk_cache=tmp_path)
-    models = ("cold", "other", "loaded", "never-seen")
-    await disk_eraser(settings, models, loaded=lambda: {"loaded"})(frozenset({b"a" * 16}))
+    models = frozenset({"cold", "other", "loaded", "never-seen"})
+    await disk_eraser(settings, models)(frozenset({b"a" * 16}), frozenset({"loaded"}))
 
     assert files(tmp_path) == [
         f"cold/{'b' * 16}.kv",
@@ -65,4 +65,4 @@ async def test_the_files_of_models_that_are_not_loaded_are_erased_by_domain(tmp_
         f"loaded/{'b' * 16}.kv",
         f"other/{'b' * 16}.kv",
     ]
-    await disk_eraser(Settings(store="memory:"), models, loaded=set)(frozenset({b"b" * 16}))
+    await disk_eraser(Settings(store="memory:"), models)(frozenset({b"b" * 16}), frozenset())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
@@ -234,3 +235,10 @@ def test_the_row_of_a_turn(reason: StopReason, status: TurnStatus) -> None:
 
     assert (row.id, row.tenant, row.previous_response_id, row.instructions) == ("r2", "ada", "r1", "be brief")
     assert (row.status, row.expires_at, row.output) == (status, NOW + 120, base.message)
+
+
+async def test_the_domains_of_a_tenant_are_known(store: ResponseStore) -> None:
+    for n, (tenant, domain) in enumerate([("ada", b"a"), ("ada", b"b"), ("ada", b"b"), ("ada", b""), ("bob", b"c")]):
+        await store.save(msgspec.structs.replace(turn(f"r{n}", tenant=tenant), domain=domain * 16))
+    assert await store.domains("ada") == {b"a" * 16, b"b" * 16}
+    assert await store.domains("nobody") == frozenset()

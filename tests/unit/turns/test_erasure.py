@@ -17,7 +17,7 @@ from warmlane.conversation.turn import Dialect
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig
 from warmlane.errors import EngineDied, PreviousResponseNotFound, ResponseNotFound, StoreUnavailable, Unavailable
-from warmlane.store import ResponseStore, queued_turn
+from warmlane.store import Erased, ResponseStore, TurnStatus, queued_turn
 from warmlane.turns.archive import Erasure
 from warmlane.turns.cancel import TurnCancelled
 
@@ -142,6 +142,36 @@ async def test_what_is_pruned_is_not_warm_any_more(made: Rig) -> None:
     assert await cached(made, SECRET) < len(SECRET) / 2
 
 
+class HalfErasing(HoldingStore):
+    """Fails once it has erased everything, the first time."""
+
+    failed = False
+
+    async def erase(self, tenant: str) -> Erased:
+        erased = await super().erase(tenant)
+        if not self.failed:
+            self.failed = True
+            raise StoreUnavailable("The response store is away.")
+        return erased
+
+
+async def test_domains_that_rows_alone_name_are_known_to_whoever_erases_again() -> None:
+    told: list[frozenset[bytes]] = []
+
+    async def erase(domains: frozenset[bytes], but_of: frozenset[str]) -> None:
+        assert but_of == {"m"}  # it has its own files erased
+        told.append(domains)
+
+    async with rig(wrap_store=HalfErasing, erase_files=erase) as r:
+        salted = r.spine.domain("ann", "pepper")
+        row = queued_turn(r.ask(SECRET, tenant="ann", domain=salted), created_at=0.0)
+        await r.store.save(structs.replace(row, status=TurnStatus.FAILED))
+        with pytest.raises(StoreUnavailable):
+            await r.spine.erase("ann")
+        await r.spine.erase("ann")
+        assert told == [frozenset({salted, r.spine.domain("ann", None)})]
+
+
 async def test_an_erasure_the_store_refused_is_asked_for_again() -> None:
     stores: list[HoldingStore] = []
 
@@ -203,12 +233,13 @@ async def test_an_erasure_is_done_though_the_worker_is_down() -> None:
 async def test_files_of_models_that_are_not_loaded_are_erased_or_it_is_not_called_done() -> None:
     asked: list[frozenset[bytes]] = []
 
-    async def erase(domains: frozenset[bytes]) -> None:
+    async def erase(domains: frozenset[bytes], but_of: frozenset[str]) -> None:
+        assert but_of == frozenset()
         asked.append(domains)
         if len(asked) == 1:
             raise PermissionError(13, "Permission denied")
 
-    async with rig(resident=False, erase_unloaded=erase) as r:
+    async with rig(resident=False, erase_files=erase) as r:
         with pytest.raises(Unavailable):
             await r.spine.erase("ann")
         await r.spine.erase("ann")
