@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from warmlane.engine.config import EngineConfig
 from warmlane.engine.local import LocalEngine
 from warmlane.engine.protocol import EngineEvent, EngineInfo, GenerateRequest, OwnerId, TextPiece
 from warmlane.engine.stats import EngineStats
-from warmlane.store import Chain, Continued, ConversationStore, Erased, ResponseStore, RunLog, StoredTurn
+from warmlane.store import Chain, Continued, ConversationStore, Erased, InUse, ResponseStore, RunLog, StoredTurn
 
 
 class Barrier:
@@ -66,7 +66,7 @@ class HoldingStore:
         return await self._store.delete(response_id, tenant)
 
     async def prune(
-        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+        self, *, now: float, max_bytes: int | None = None, in_use: Callable[[], InUse] = InUse
     ) -> tuple[str, ...]:
         return await self._store.prune(now=now, max_bytes=max_bytes, in_use=in_use)
 

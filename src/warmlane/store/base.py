@@ -7,7 +7,7 @@ All times are Unix seconds and come from the caller, so that a store has no cloc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -155,6 +155,14 @@ class Erased:
     domains: frozenset[bytes] = field(default=frozenset(), repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What turns that run are about to continue: ids and tenants of responses, and of conversations."""
+
+    responses: Collection[tuple[str, str]] = ()
+    conversations: Collection[tuple[str, str]] = ()
+
+
 class ResponseStore(Protocol):
     """Rows by id, each belonging to one tenant; a foreign id is answered like an unknown one.
 
@@ -196,11 +204,11 @@ class ResponseStore(Protocol):
         ...
 
     async def prune(
-        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+        self, *, now: float, max_bytes: int | None = None, in_use: Callable[[], InUse] = InUse
     ) -> tuple[str, ...]:
         """Delete what expired more than `HELD_S` ago, then make the rest at most `max_bytes` of payload (None: no cap).
-        Returns the ids of the deleted responses, so that what was warm for them can go too. `in_use` are ids and
-        tenants of responses that turns of this server are about to continue: they do not expire meanwhile.
+        Returns the ids of the deleted responses, so that what was warm for them can go too. `in_use` tells what turns
+        of this server rely on, each time something is to be deleted: it neither expires meanwhile nor goes for the cap.
 
         For the cap whole conversations go, those first that were used the longest ago: the trees of responses chained
         on each other, and conversation objects. The one used last stays, however large it is. A run that has not ended

@@ -130,14 +130,18 @@ def _check_wanted() -> None:
 _FULL_SQLSTATES: Final = ("53100", "53200")
 """PostgreSQL's disk_full and out_of_memory."""
 
+_BUSY_SQLSTATES: Final = ("40001", "40P01", "55P03")
+"""PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
+
 
 def complaint(error: sa.exc.SQLAlchemyError) -> str:
     """What ails the store, in words fit for a client: a driver's text may hold statements and paths."""
     original = error.orig if isinstance(error, sa.exc.DBAPIError) else None
     text = str(original or "")
-    if getattr(original, "sqlstate", None) in _FULL_SQLSTATES or "is full" in text:
+    sqlstate = getattr(original, "sqlstate", None)
+    if sqlstate in _FULL_SQLSTATES or "is full" in text:
         return "is full"
-    if "locked" in text or "busy" in text:
+    if sqlstate in _BUSY_SQLSTATES or "locked" in text or "busy" in text:
         return "is busy: another process holds its lock"
     if isinstance(error, sa.exc.TimeoutError):
         return "is busy: all its connections are in use"

@@ -93,13 +93,18 @@ class Dropper:
 
     async def _drop_some(self, kind: _Kind, condition: sa.ColumnElement[bool]) -> list[_Row] | None:
         """The rows that one transaction deleted; None if there were none left."""
-        # Locked before they are counted: of rows that another server deletes at the same time PostgreSQL then takes the
-        # next ones instead, so that finding none means that none are left.
-        chosen = sa.select(kind.table.c.id, kind.size, kind.domain).where(condition).limit(self._rows).with_for_update()
+        row_id = kind.table.c.id
         async with self._database.writing() as connection:
-            rows = [_Row(*row) for row in await connection.execute(chosen)]
-            if not rows:
+            some = sa.select(row_id).where(condition).limit(self._rows)
+            chosen = (await connection.execute(some)).scalars().all()
+            if not chosen:
                 return None
+            # In one order, see `queries.in_lock_order`; what is there still, and is to go still, once that is done.
+            locked = sa.select(row_id, kind.size, kind.domain).where(row_id.in_(chosen), condition)
+            found = await connection.execute(locked.order_by(row_id).with_for_update())
+            rows = [_Row(*row) for row in found]
+            if not rows:
+                return []
             if rows[0].size_bytes > self._n_bytes and await self._thin(connection, kind, rows[0].id):
                 return []
             taken = rows[: self._fitting(row.size_bytes for row in rows)]

@@ -8,10 +8,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from warmlane.store import queries
-from warmlane.store.base import HELD_S
+from warmlane.store.base import HELD_S, InUse
 from warmlane.store.database import Database
 from warmlane.store.dropping import BATCH_ROWS
-from warmlane.store.schema import responses
+from warmlane.store.schema import conversations, responses
 
 _EXTEND: Final = (
     sa.update(responses)
@@ -28,19 +28,29 @@ class Keeper:
         self._database = database
         self._rows = rows
 
-    async def keep(self, *, now: float, in_use: Collection[tuple[str, str]]) -> None:
-        """Extend what has expired and is continued by a live row, or is `in_use`: ids and tenants of rows that turns
-        are about to continue. Raises `StoreUnavailable`."""
-        if in_use:
-            await self._database.run(self._hold(now, in_use))
+    async def keep(self, *, now: float, in_use: InUse) -> None:
+        """Extend what has expired and is continued by a live row, or is `in_use`; conversations that are were last used
+        now, so that other servers do not take them for the oldest. Raises `StoreUnavailable`."""
+        if in_use.responses:
+            due = responses.c.expires_at < now
+            await self._database.run(self._touch(responses, in_use.responses, due, {"expires_at": now + HELD_S}))
+        if in_use.conversations:
+            before = conversations.c.used_at < now
+            await self._database.run(self._touch(conversations, in_use.conversations, before, {"used_at": now}))
         while await self._database.run(self._extend(now)):
             pass
 
-    async def _hold(self, now: float, in_use: Collection[tuple[str, str]]) -> None:
+    async def _touch(
+        self,
+        table: sa.Table,
+        rows: Collection[tuple[str, str]],
+        due: sa.ColumnElement[bool],
+        values: dict[str, float],
+    ) -> None:
+        touched = sa.and_(queries.is_one_of(table, rows), due)
         async with self._database.writing() as connection:
-            for response_id, tenant in in_use:
-                held = sa.update(responses).where(queries.is_row(response_id, tenant), responses.c.expires_at < now)
-                await connection.execute(held.values(expires_at=now + HELD_S))
+            await connection.execute(queries.in_lock_order(table, touched))
+            await connection.execute(sa.update(table).where(touched).values(values))
 
     async def _extend(self, now: float) -> bool:
         """Extend some of them. False if there were none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
@@ -22,6 +22,12 @@ def live_row(response_id: str, tenant: str, now: float) -> sa.Select[tuple[objec
 
 def is_row(response_id: str, tenant: str) -> sa.ColumnElement[bool]:
     return sa.and_(responses.c.id == response_id, responses.c.tenant == tenant)
+
+
+def in_lock_order(table: sa.Table, condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
+    """Locks rows until the transaction ends, always in the order of their ids: nobody who locks several then waits for
+    one that another holds who waits for theirs. The order is the database's own: what comes first may differ here."""
+    return sa.select(table.c.id).where(condition).order_by(table.c.id).with_for_update()
 
 
 def is_live(response_id: str, tenant: str, now: float) -> sa.ColumnElement[bool]:
@@ -93,8 +99,8 @@ def expired(now: float) -> sa.ColumnElement[bool]:
 
 def outlived(now: float, *, limit: int) -> sa.Select[tuple[str, float]]:
     """Rows whose time is up though something that lives continues them, directly or not, each with a time until which
-    that does. Found from the end of conversations to their beginning, at most `limit` of them, of which some may be
-    told more than once and are then told of the others later."""
+    that does; in the order of `in_lock_order`. Found from the end of conversations to their beginning, at most `limit`
+    of them, of which some may be told more than once and are then told of the others later."""
     child, parent = responses.alias("child"), responses.alias("parent")
     until = sa.case((child.c.seen_at.is_not(None), now + HELD_S), else_=child.c.expires_at)
     up = (
@@ -109,7 +115,7 @@ def outlived(now: float, *, limit: int) -> sa.Select[tuple[str, float]]:
         .where(parent.c.expires_at < now)
     )
     some = sa.select(up.c.id, up.c.until).limit(limit).subquery("some")
-    return sa.select(some.c.id, sa.func.max(some.c.until).label("until")).group_by(some.c.id)
+    return sa.select(some.c.id, sa.func.max(some.c.until).label("until")).group_by(some.c.id).order_by(some.c.id)
 
 
 def _keeps(child: sa.FromClause, now: float) -> sa.ColumnElement[bool]:
@@ -118,11 +124,16 @@ def _keeps(child: sa.FromClause, now: float) -> sa.ColumnElement[bool]:
     return sa.and_(continues, sa.or_(child.c.expires_at >= now, child.c.seen_at.is_not(None)))
 
 
-def in_idle_chains(chains: Sequence[str]) -> sa.ColumnElement[bool]:
-    """The rows of those of the chains in which nothing is worked on."""
+def is_one_of(table: sa.FromClause, rows: Collection[tuple[str, str]]) -> sa.ColumnElement[bool]:
+    """Whether a row of the table is among these, told by id and tenant."""
+    return sa.tuple_(table.c.id, table.c.tenant).in_(rows)
+
+
+def in_idle_chains(chains: Sequence[str], in_use: Collection[tuple[str, str]]) -> sa.ColumnElement[bool]:
+    """The rows of those of the chains in which nothing is worked on or `in_use`, told by id and tenant."""
     other = responses.alias("other")
-    works = sa.exists().where(other.c.chain == responses.c.chain, other.c.seen_at.is_not(None))
-    return sa.and_(responses.c.chain.in_(chains), ~works)
+    busy = sa.or_(other.c.seen_at.is_not(None), is_one_of(other, in_use))
+    return sa.and_(responses.c.chain.in_(chains), ~sa.exists().where(other.c.chain == responses.c.chain, busy))
 
 
 def insert_missing(table: sa.Table, dialect: sa.Dialect) -> sqlite.Insert | postgresql.Insert:

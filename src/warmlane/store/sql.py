@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import sqlalchemy as sa
 
 from warmlane.store import queries
-from warmlane.store.base import Chain, Erased, StoredTurn
+from warmlane.store.base import Chain, Erased, InUse, StoredTurn
 from warmlane.store.conversations import Continued
 from warmlane.store.database import Database
 from warmlane.store.dropping import BATCH_BYTES, BATCH_ROWS, Dropper
@@ -54,16 +54,18 @@ class SqlResponseStore:
         return await self._dropper.one_response(queries.is_row(response_id, tenant))
 
     async def prune(
-        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+        self, *, now: float, max_bytes: int | None = None, in_use: Callable[[], InUse] = InUse
     ) -> tuple[str, ...]:
-        await self._keeper.keep(now=now, in_use=in_use)
+        await self._keeper.keep(now=now, in_use=in_use())
         expired = await self._dropper.responses(queries.expired(now))
         gone = list(expired.response_ids)
         beyond = [] if max_bytes is None else await self._database.run(self._beyond(max_bytes))
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CHAIN]):
-            gone += (await self._dropper.responses(queries.in_idle_chains(some))).response_ids
+            idle = queries.in_idle_chains(some, in_use().responses)
+            gone += (await self._dropper.responses(idle)).response_ids
         for some in self._batches([unit for kind, unit in beyond if kind == queries.Unit.CONVERSATION]):
-            await self._dropper.conversations(conversations.c.id.in_(some))
+            used = queries.is_one_of(conversations, in_use().conversations)
+            await self._dropper.conversations(sa.and_(conversations.c.id.in_(some), ~used))
         return tuple(gone)
 
     async def domains(self, tenant: str) -> frozenset[bytes]:

@@ -146,6 +146,8 @@ class SqlRuns:
         if not said:
             return ()
         async with self._database.writing() as connection:
+            # Of two servers that take each other for dead each wants the other's rows as well as its own.
+            await connection.execute(queries.in_lock_order(responses, responses.c.server.in_([self._server, *lost])))
             await connection.execute(sa.update(responses).where(responses.c.server == self._server).values(seen_at=now))
             ended = sa.update(responses).where(responses.c.server.in_(lost))
             ended = ended.values(status=TurnStatus.FAILED.value, error=error, server=None, seen_at=None)

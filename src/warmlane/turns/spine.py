@@ -11,6 +11,7 @@ from typing import Final
 from warmlane.conversation.messages import Message
 from warmlane.conversation.turn import TurnRequest
 from warmlane.errors import ResponseNotFound, TurnTimeout, Unavailable
+from warmlane.store import InUse
 from warmlane.turns.archive import Archived, Erasure
 from warmlane.turns.asked import read_asked
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
@@ -123,10 +124,16 @@ class Spine:
 
         Raises `StoreUnavailable`.
         """
-        in_use = [key for running in self._running.values() if (key := running.turn.continues)]
-        gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes, in_use=in_use)
+        gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes, in_use=self._in_use)
         drop_warm(self._parts, gone, None)
         return len(gone)
+
+    def _in_use(self) -> InUse:
+        turns = [running.turn for running in self._running.values()]
+        return InUse(
+            responses=[key for turn in turns if (key := turn.continues)],
+            conversations=[key for turn in turns if (key := turn.speaks_in)],
+        )
 
     async def _run(self, turn: Turn, request: TurnRequest, flag: CancelFlag) -> None:
         key = (request.tenant, request.response_id)

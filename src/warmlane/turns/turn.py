@@ -91,6 +91,12 @@ class Turn:
         previous = self._request.previous_response_id
         return None if previous is None else (previous, self._request.tenant)
 
+    @property
+    def speaks_in(self) -> tuple[str, str] | None:
+        """Id and tenant of the conversation that the client named."""
+        conversation = self._request.conversation_id
+        return None if conversation is None else (conversation, self._request.tenant)
+
     def delete(self) -> None:
         """The client deleted the response this turn will be: stop, or if it has committed leave no row."""
         self._deleted = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +11,7 @@ from support.spine import read, rig
 from warmlane.cli.housekeeping import Housekeeper
 from warmlane.conversation.events import Failed
 from warmlane.errors import StoreUnavailable
-from warmlane.store import ResponseStore
+from warmlane.store import InUse, ResponseStore
 from warmlane.turns.cancel import TurnCancelled
 from warmlane.turns.runs import StoredRuns
 
@@ -23,7 +23,7 @@ class Store(HoldingStore):
     pruned = 0
 
     async def prune(
-        self, *, now: float, max_bytes: int | None = None, in_use: Collection[tuple[str, str]] = ()
+        self, *, now: float, max_bytes: int | None = None, in_use: Callable[[], InUse] = InUse
     ) -> tuple[str, ...]:
         self.pruned += 1
         if self.hindrance is not None:

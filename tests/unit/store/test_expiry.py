@@ -10,7 +10,7 @@ import pytest
 from unit.store.test_chains import chain_ids
 from unit.store.test_size import run, small_store
 from unit.store.turns import NOW, turn
-from warmlane.store import LoggedEvent, ResponseStore, TurnStatus
+from warmlane.store import InUse, LoggedEvent, ResponseStore, TurnStatus
 from warmlane.store.base import HELD_S
 
 
@@ -65,7 +65,7 @@ async def test_what_a_turn_is_about_to_continue_does_not_go_meanwhile(store: Res
     await store.save(turn("b", "a", expires_at=NOW + 10))
 
     for now in (NOW + 15, NOW + 50, NOW + 100, NOW + 160):
-        assert await store.prune(now=now, in_use=[("b", "ada")]) == ()
+        assert await store.prune(now=now, in_use=lambda: InUse([("b", "ada")])) == ()
     await store.save(turn("c", "b", expires_at=NOW + 500))
     assert await store.prune(now=NOW + 400) == ()
     assert await chain_ids(store, "c", NOW + 400) == ["a", "b", "c"]
@@ -74,7 +74,7 @@ async def test_what_a_turn_is_about_to_continue_does_not_go_meanwhile(store: Res
 async def test_nobody_holds_another_tenants_row(store: ResponseStore) -> None:
     await store.save(turn("a", expires_at=NOW + 5))
 
-    assert await store.prune(now=NOW + 6 + HELD_S, in_use=[("a", "bob"), ("x", "ada")]) == ("a",)
+    assert await store.prune(now=NOW + 6 + HELD_S, in_use=lambda: InUse([("a", "bob"), ("x", "ada")])) == ("a",)
 
 
 async def test_a_run_in_progress_keeps_what_it_continues(store: ResponseStore) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from unit.store.turns import NOW, turn
 from warmlane.conversation.kept import Conversation, Entry
 from warmlane.conversation.messages import Message, Role, Text
-from warmlane.store import LoggedEvent, ResponseStore, StoredTurn, TurnStatus, open_store
+from warmlane.store import InUse, LoggedEvent, ResponseStore, StoredTurn, TurnStatus, open_store
 from warmlane.store.base import HELD_S
 from warmlane.store.database import Database
 from warmlane.store.dropping import BATCH_BYTES
@@ -120,6 +120,33 @@ async def test_a_run_that_has_not_ended_stays_with_its_conversation(store: Respo
     assert await store.history("a01", "ada", now=NOW) is not None
     await save_chain(store, "d00", start_s=40)
     assert sorted(await store.prune(now=NOW, max_bytes=10)) == ["a00", "a01"]
+
+
+async def test_what_turns_rely_on_stays_though_it_is_the_oldest(store: ResponseStore) -> None:
+    await save_chain(store, "a00", "a01", start_s=0)
+    await save_chain(store, "a02", parent="a00", start_s=1)
+    for name in ("conv_a", "conv_b"):
+        await store.conversations.create(Conversation(id=name, tenant="ada", created_at=NOW, used_at=NOW))
+    await save_chain(store, "b00", start_s=2)
+    await save_chain(store, "c00", start_s=3)
+    used = InUse([("a01", "ada"), ("b00", "bob")], [("conv_a", "ada"), ("conv_b", "bob")])
+
+    assert await store.prune(now=NOW, max_bytes=1, in_use=lambda: used) == ("b00",)
+    assert await found(store, "a00", "a01", "a02", "c00") == ["a00", "a01", "a02", "c00"]
+    assert await store.conversations.get("conv_a", "ada") is not None
+    assert await store.conversations.get("conv_b", "ada") is None
+    assert sorted(await store.prune(now=NOW, max_bytes=1)) == ["a00", "a01", "a02"]
+    assert await store.conversations.get("conv_a", "ada") is None
+
+
+async def test_a_conversation_in_use_is_no_other_servers_oldest(store: ResponseStore) -> None:
+    for name, used_at in (("conv_a", NOW), ("conv_b", NOW + 1)):
+        await store.conversations.create(Conversation(id=name, tenant="ada", created_at=NOW, used_at=used_at))
+    await store.prune(now=NOW + 2, in_use=lambda: InUse(conversations=[("conv_a", "ada")]))
+
+    await store.prune(now=NOW + 3, max_bytes=1)
+    assert await store.conversations.get("conv_a", "ada") is not None
+    assert await store.conversations.get("conv_b", "ada") is None
 
 
 async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:

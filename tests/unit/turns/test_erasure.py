@@ -12,7 +12,8 @@ from msgspec import structs
 
 from support.holding import HoldingEngine, HoldingStore
 from support.spine import Rig, read, rig
-from warmlane.conversation.events import Failed
+from warmlane.conversation.events import Failed, Finished
+from warmlane.conversation.kept import Conversation
 from warmlane.conversation.turn import Dialect
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig
@@ -140,6 +141,47 @@ async def test_what_is_pruned_is_not_warm_any_more(made: Rig) -> None:
     chained = made.ask("more", previous_response_id=first.response_id)
     assert isinstance(await made.failed(chained), PreviousResponseNotFound)
     assert await cached(made, SECRET) < len(SECRET) / 2
+
+
+@pytest.mark.parametrize("named", ["conversation", "response"])
+async def test_what_a_running_turn_continues_is_not_pruned_however_old_it_is(named: str) -> None:
+    stores: list[HoldingStore] = []
+
+    def wrapped(store: ResponseStore) -> ResponseStore:
+        stores.append(HoldingStore(store))
+        return stores[0]
+
+    async with rig(wrap_store=wrapped) as r:
+        first = r.ask("hello")
+        await r.finished(first)
+        await r.store.conversations.create(Conversation(id="conv_1", tenant="", created_at=0.0, used_at=0.0))
+        latest = queued_turn(r.ask("the one used last always stays"), created_at=1.0)
+        await r.store.save(structs.replace(latest, status=TurnStatus.FAILED))
+        in_conversation = named == "conversation"
+        continued = {"conversation_id": "conv_1"} if in_conversation else {"previous_response_id": first.response_id}
+        asked = r.ask("more", **continued)
+        stores[0].saving.shut()
+        running = asyncio.create_task(r.run(asked))
+        await stores[0].saving.arrived.wait()
+
+        await r.spine.tidy(max_bytes=1)
+        stores[0].saving.open()
+        assert isinstance((await running)[-1], Finished)
+        await r.idle()
+
+        transcript = await r.store.conversations.read("conv_1", "")
+        chain = await r.store.history(asked.response_id, "", now=0.0)
+        if in_conversation:
+            assert transcript is not None
+            assert [entry.message.text for entry in transcript.entries][:1] == ["more"]
+            assert await r.store.get(first.response_id, "", now=0.0) is None
+        else:
+            assert chain is not None
+            assert [turn.id for turn in chain.turns] == [first.response_id, asked.response_id]
+            assert transcript is None
+        await r.spine.tidy(max_bytes=1)
+        assert await r.store.conversations.get("conv_1", "") is None
+        assert await r.store.get(asked.response_id, "", now=0.0) is None
 
 
 class HalfErasing(HoldingStore):
