@@ -17,6 +17,7 @@ from warmlane.api.admin import data, health, models, sessions
 from warmlane.api.chat import routes as chat
 from warmlane.api.conversations import routes as conversations_routes
 from warmlane.api.errors import HttpRefusal
+from warmlane.api.exact_paths import ExactPaths
 from warmlane.api.guard import Guard
 from warmlane.api.messages import routes as messages
 from warmlane.api.responses import routes as responses
@@ -90,6 +91,7 @@ def assemble(
     sessions.add_routes(app, edge)
     data.add_routes(app, edge)
     health.add_routes(app, edge, registry=registry, before_scrape=before_scrape)
+    app.router.routes.insert(0, ExactPaths(app.router.routes))
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Guard, edge=edge)
     return app
@@ -108,9 +110,10 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods of the first path that matches: `/v1/responses/compact` is no response of that name."""
+    """The methods of the path as it is; of one that only a parameter matches, those of all that match."""
     routes: list[BaseRoute] = request.app.router.routes
+    for route in routes:
+        if isinstance(route, ExactPaths) and (exact := route.methods_of(request.scope["path"])) is not None:
+            return sorted(exact)
     matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    paths = [getattr(route, "path", "") for route in matching]
-    alike = [route for route, path in zip(matching, paths, strict=True) if path == paths[0]]
-    return sorted({method for route in alike for method in getattr(route, "methods", None) or ()})
+    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})

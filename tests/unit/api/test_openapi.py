@@ -88,12 +88,16 @@ def valid(value: object, schema: Json, told: Json) -> None:
     jsonschema.validate(value, {**schema, "components": told["components"]}, jsonschema.Draft202012Validator)
 
 
-@pytest.mark.parametrize("path", sorted({o.path for o in OPERATIONS}))
-async def test_another_method_is_told_which_there_are(path: str) -> None:
-    got = await edge_client(FakeTurns()).options(re.sub(r"\{\w+\}", "x1", path))
-    assert got.status_code == 405
-    told = {method.lower() for method in got.headers["allow"].split(", ")} - {"head"}
-    assert told == {o.method for o in OPERATIONS if o.path == path}
+@pytest.mark.parametrize("path", sorted({o.path for o in (*OPERATIONS, METRICS)}))
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"])
+async def test_any_other_method_is_told_which_there_are(path: str, method: str) -> None:
+    declared = {o.method.upper() for o in (*OPERATIONS, METRICS) if o.path == path}
+    declared |= {"HEAD"} if "GET" in declared else set()
+    got = await edge_client(FakeTurns(), registry=CollectorRegistry()).request(method, re.sub(r"\{\w+\}", "x1", path))
+    if method in declared:
+        assert got.status_code != 405
+    else:
+        assert (got.status_code, got.headers.get("allow")) == (405, ", ".join(sorted(declared)))
 
 
 @pytest.mark.parametrize(

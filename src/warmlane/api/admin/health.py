@@ -66,7 +66,7 @@ def add_routes(
 
     if registry is not None:
 
-        @app.get("/metrics", response_model=None)
+        @app.api_route("/metrics", methods=_PROBE, response_model=None)
         async def metrics(request: Request) -> Response:
             if not caller_of(request.scope).identity.admin:
                 raise HttpRefusal(403, "The metrics are of all tenants; ask with the admin key.", code="admin_only")
