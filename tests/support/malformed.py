@@ -46,7 +46,7 @@ _NO_TOOLS: tuple[object, ...] = (
     [{"type": "function"}],
     [{"type": "function", "name": 5}],
 )
-_NO_SCHEMA: tuple[object, ...] = (5, "object", [], {"type": "string"}, {"type": 5})
+_NO_SCHEMA: tuple[object, ...] = (5, "object", [])
 _NO_CHAT_CALL: tuple[object, ...] = (
     *(5, "f", {}, {"id": "c"}, {"id": "c", "function": {}}, {"id": "c", "function": {"name": "f"}}),
     {"function": {"name": "f", "arguments": "{}"}},

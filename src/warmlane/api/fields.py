@@ -139,7 +139,7 @@ def parse(model: type[M], body: JsonObject, *, at: tuple[int | str, ...] = ()) -
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = path_of((*at, *first["loc"]))
     wording = _WORDING.get(first["type"], first["msg"].removeprefix("Value error, "))
-    if first["type"] == "list_type" and path.endswith(("content", "system", "input")):
+    if first["type"] == "list_type" and path.endswith(("content", "system", "input", "output", "stop")):
         wording = _CONTENT_WORDING
     raise InvalidRequest(f"'{path}': {wording[:1].lower()}{wording[1:]}.", param=path or None)
 

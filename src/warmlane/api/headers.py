@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -59,9 +59,9 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
     return _listed(b"x-warmlane-warnings", warnings)
 
 
-def ignored_in(query: QueryParams) -> list[str]:
-    """The parameters of a query that are accepted and not acted on."""
-    return [name for name in ("include", "include[]") if name in query]
+def ignored_in(query: QueryParams, *, known: Collection[str]) -> list[str]:
+    """The parameters of a query that are accepted and not acted on: all but the `known`."""
+    return [name for name in query if name not in known]
 
 
 def canonical_headers(changes: Sequence[str]) -> Headers:

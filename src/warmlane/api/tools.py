@@ -40,14 +40,13 @@ def tool_of(
     path: str,
     schema_field: str = "parameters",
 ) -> Tool:
-    """A function as a client gave it; `path` is where. Raises `InvalidRequest`."""
+    """A function as a client gave it; `path` is where. Whatever its schema says, its arguments are an object. Raises
+    `InvalidRequest`."""
     if not _NAME.fullmatch(name):
         raise refuse(f"{path}.name", f"must have 1 to {MAX_NAME_CHARS} letters, digits, or any of _ - . : /.")
     where = f"{path}.{schema_field}"
     if schema is None:
         return Tool(name=name, description=description, strict=bool(strict))
-    if schema.get("type", "object") != "object":
-        raise refuse(f"{where}.type", "must be 'object'.")
     return Tool(name=name, description=description, parameters=json_text(schema, where), strict=bool(strict))
 
 

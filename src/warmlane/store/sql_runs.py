@@ -75,7 +75,8 @@ class SqlRuns:
 
     async def _set_status(self, response_id: str, tenant: str, status: TurnStatus, error: bytes | None) -> bool:
         changed = sa.update(responses).where(queries.is_row(response_id, tenant), _UNFINISHED)
-        changed = changed.values(status=status.value, error=error)
+        size = responses.c.size_bytes + len(error or b"")
+        changed = changed.values(status=status.value, error=error, size_bytes=size)
         if status.ended:
             changed = changed.values(server=None, seen_at=None)
         async with self._database.writing() as connection:

@@ -13,7 +13,8 @@ from warmlane.conversation.turn import Outcome
 class Archived:
     """A stored response. `echo` is the dialect's own JSON of the request, `completed_at` in Unix seconds, `input` what
     this response added to what it continues. One in the background has no outcome before it has ended well: `status`
-    says where it is, `error` is the dialect's own if it failed."""
+    says where it is, and if it did not end well, `error` is the dialect's own JSON of why, and of what there was by
+    then."""
 
     id: str
     echo: bytes

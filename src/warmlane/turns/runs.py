@@ -35,8 +35,8 @@ class RunArchive(Protocol):
         ...
 
     async def end(self, response_id: str, tenant: str, *, cancelled: bool = False, error: bytes | None = None) -> None:
-        """The run ended without an outcome: cancelled, or failed with the dialect's own error. One that has ended stays
-        as it is. What raises is remembered, and tried again later."""
+        """The run ended without an outcome: cancelled, or failed. `error` is the dialect's own JSON of why, and of what
+        there was by then. One that has ended stays as it is. What raises is remembered, and tried again later."""
         ...
 
     async def append(self, response_id: str, tenant: str, events: Sequence[LoggedEvent]) -> None:

@@ -126,7 +126,6 @@ def deep(levels: int) -> dict[str, Any]:
         ({"tools": [function("a b")]}, "tools[0].function.name"),
         ({"tools": [function("a" * 300)]}, "tools[0].function.name"),
         ({"tools": [function("a", parameters=[])]}, "tools[0].function.parameters"),
-        ({"tools": [function("a", parameters={"type": "string"})]}, "tools[0].function.parameters.type"),
         ({"tools": [function("a", parameters=deep(60))]}, "tools[0].function.parameters"),
         ({"tools": [function("a", strict="yes")]}, "tools[0].function.strict"),
         ({"tool_choice": "required"}, "tool_choice"),

@@ -9,12 +9,14 @@ import pytest
 from openai.types.conversations import Conversation, ConversationDeletedResource, ConversationItemList
 
 from support.edge import UNIX_S, edge_client
-from support.fake_turns import FakeTurns
+from support.fake_turns import MODEL, FakeArchive, FakeTurns, outcome
 from warmlane.api.auth import ApiKey, KeyRing
+from warmlane.api.responses.render import ResponseFacts
 from warmlane.api.settings import EdgeSettings
 from warmlane.conversation.kept import Entry
 from warmlane.conversation.messages import Message, Reasoning, Role, Sampled, Text, ToolCall
 from warmlane.store import ResponseStore, open_store
+from warmlane.turns.archive import Archived
 from warmlane.turns.conversations import StoredConversations
 
 ANN, BOB = ({"authorization": f"Bearer key-{name}"} for name in "ab")
@@ -163,3 +165,16 @@ async def test_what_cannot_be_kept_is_refused_by_name(
 async def test_an_unknown_field_is_named(client: httpx.AsyncClient) -> None:
     answer = await client.post("/v1/conversations", json={"colour": "blue"})
     assert "colour" in answer.headers["x-warmlane-warnings"]
+
+
+async def test_items_of_a_stored_response_may_be_named(store: ResponseStore) -> None:
+    facts = ResponseFacts(id="resp_" + "0" * 40, created_at=1, model=MODEL)
+    archive = FakeArchive(rows={("", facts.id): Archived(facts.id, facts.echo(), outcome(Text("Hello")), 1.0, ())})
+    kept = StoredConversations(store, unix_now=lambda: UNIX_S + 0.5)
+    async with edge_client(FakeTurns(), archive=archive, conversations=kept) as client:
+        told = (await client.get(f"/v1/responses/{facts.id}")).json()["output"][0]["id"]
+        name = await begin(client, HELLO, {"type": "item_reference", "id": told})
+        assert [item["role"] for item in await items(client, name)] == ["user", "assistant"]
+        unknown = {"type": "item_reference", "id": "msg_0"}
+        refused = await client.post(f"/v1/conversations/{name}/items", json={"items": [HELLO, unknown]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "items[1].id")

@@ -278,11 +278,14 @@ async def test_what_has_no_effect_is_named() -> None:
     turns = FakeTurns()
     fields: dict[str, Any] = {
         "reasoning": {"effort": "high", "mode": "pro"},
-        "text": {"verbosity": "low", "format": {"type": "text"}},
+        "text": {"verbosity": "low", "format": {"type": "text", "schema": {}}},
         "include": ["reasoning.encrypted_content", "file_search_call.results"],
         "service_tier": "flex",
         "client_metadata": {"a": "b"},
-        "stream_options": {"include_obfuscation": True},
+        "stream_options": {"include_obfuscation": True, "more": 1},
+        "prompt_cache_options": {"comparison_response_id": "resp_1", "ttl": "30m"},
+        "store": False,
+        "metadata": {"retention_seconds": "60"},
         "moderation": None,
         "tools": [],
         "top_logprobs": 0,
@@ -290,8 +293,15 @@ async def test_what_has_no_effect_is_named() -> None:
         "max_tool_calls": 3,
     }
     async with edge_client(turns) as client:
-        got = await client.post(PATH, json={"model": MODEL, "input": "hi", **fields})
+        part = {"type": "input_text", "text": "hi", "annotations": [], "prompt_cache_breakpoint": {"mode": "explicit"}}
+        told = [{"role": "user", "content": [part]}]
+        got = await client.post(PATH, json={"model": MODEL, "input": told, **fields})
     assert set(got.headers["x-warmlane-warnings"].split(", ")) == {
+        "input[0].content[0].prompt_cache_breakpoint",
+        "text.format.schema",
+        "stream_options.more",
+        "prompt_cache_options.ttl",
+        "metadata.retention_seconds",
         "reasoning.mode",
         "text.verbosity",
         "include[1]",

@@ -13,7 +13,8 @@ from support.edge import Connection, check_responses, edge_app, settle, sse_even
 from support.fake_turns import MODEL, Step, rich_turn, text_turn
 from support.manual_clock import ManualClock
 from warmlane.conversation.events import Failed, Loading, Started, TextDelta, Validated
-from warmlane.errors import EngineFault, InvalidRequest, Unavailable
+from warmlane.conversation.turn import Usage
+from warmlane.errors import EngineDied, EngineFault, EngineOutOfMemory, InvalidRequest, TurnTimeout, Unavailable
 
 
 def gated(gate: asyncio.Event) -> list[Step]:
@@ -120,8 +121,9 @@ async def test_cancelling_stops_it_once_and_for_all() -> None:
         assert (got.status_code, got.json()["status"]) == (200, "cancelled")
     events = await follower
     assert events[-1]["response"]["status"] == "cancelled"
-    assert (await server.get(name))["status"] == "cancelled"
+    assert await server.get(name) == events[-1]["response"]
     assert events[-2]["item"]["status"] == "incomplete"
+    assert events[-1]["response"]["output"] == [events[-2]["item"]]
 
 
 async def test_what_has_ended_stays_as_it_is() -> None:
@@ -138,6 +140,18 @@ async def test_a_run_that_fails_says_why() -> None:
     failed = await server.get(name)
     assert (failed["status"], failed["error"]["message"]) == ("failed", "it broke")
     assert [event["type"] for event in (await server.follow(name))[-2:]] == ["error", "response.failed"]
+
+
+@pytest.mark.parametrize("error", [EngineDied("gone"), EngineOutOfMemory("full"), TurnTimeout(3), RuntimeError("bug")])
+async def test_what_there_was_of_a_run_that_failed_stays_with_what_it_cost(error: Exception) -> None:
+    spent = Usage(prompt_tokens=7, output_tokens=2)
+    server = Server([Validated(), Started(7, 0), TextDelta("so f"), TextDelta("ar"), Failed(error, usage=spent)])
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    failed = await server.get(name)
+    assert (await server.follow(name))[-1]["response"] == failed
+    assert (failed["error"]["code"], failed["usage"]["total_tokens"]) == ("server_error", 9)
+    assert failed["output"][0]["content"][0]["text"] == "so far"
 
 
 async def test_a_request_that_is_unsound_leaves_no_row() -> None:
@@ -185,6 +199,24 @@ async def test_a_bad_number_is_refused(query: str) -> None:
     await server.turns.settle()
     got = await server.client.get(f"{PATH}/{name}?stream=true&{query}")
     assert (got.status_code, got.json()["error"]["param"]) == (400, "starting_after")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "ignored"),
+    [
+        ("", 200, None),
+        ("stream=false&starting_after=3&include=a&more=1", 200, "starting_after, include, more"),
+        ("stream=True&starting_after=1&include_obfuscation=true", 200, "include_obfuscation"),
+        ("stream=1", 400, None),
+        ("stream=", 400, None),
+    ],
+)
+async def test_what_of_a_query_has_no_effect_is_named(query: str, status: int, ignored: str | None) -> None:
+    server = Server(text_turn("x"))
+    name = (await server.begin())["id"]
+    await server.turns.settle()
+    got = await server.client.get(f"{PATH}/{name}?{query}")
+    assert (got.status_code, got.headers.get("x-warmlane-warnings")) == (status, ignored)
 
 
 async def test_the_unknown_is_not_found() -> None:

@@ -164,6 +164,22 @@ async def test_a_warm_up_is_answered_at_once_and_continued() -> None:
         assert [message.text for message in turns.last.input] == ["two"]
 
 
+async def test_a_warm_up_says_that_it_is_not_stored() -> None:
+    async with connected(edge_app(Warm())) as socket:
+        silent = await socket.ask(generate=False, input="one")
+        asked = await socket.ask(generate=False, input="one", store=True)
+    assert [events[-1]["response"]["store"] for events in (silent, asked)] == [False, False]
+    assert ("warnings" in silent[0], asked[0]["warnings"]) == (False, ["store"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"), [({"generate": "no"}, "generate"), ({"generate": False, "conversation": "c"}, "conversation")]
+)
+async def test_what_cannot_be_prepared_for(fields: dict[str, Any], param: str) -> None:
+    async with connected(edge_app(Warm())) as socket:
+        assert error_of(await socket.ask(input="one", **fields))["param"] == param
+
+
 async def test_warm_ups_that_follow_each_other_are_bounded_together() -> None:
     turns = Warm()
     async with connected(edge_app(turns, settings=EdgeSettings(max_body_bytes=1000))) as socket:

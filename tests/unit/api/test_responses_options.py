@@ -229,6 +229,24 @@ async def test_an_input_that_is_too_long_loses_its_oldest_items_if_it_may() -> N
     assert len(turns.last.input) == 21
 
 
+@pytest.mark.parametrize("n_tokens", [600, 1100])
+async def test_what_the_last_result_answers_stays_however_long_it_is(n_tokens: int) -> None:
+    """Without the call there would be nothing to answer, and no word of what was too long."""
+
+    class LongResult(FakeTurns):
+        async def count_tokens(self, request: TurnRequest) -> int:
+            await super().count_tokens(request)
+            return n_tokens * len(request.input)
+
+    turns = LongResult()
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    async with edge_client(turns, host=FakeHost(cards=[ModelCard(MODEL, 0, 1000)])) as client:
+        body = {"model": MODEL, "input": [*dialogue(3), call, result], "truncation": "auto"}
+        assert (await client.post(PATH, json=body)).status_code == 200
+    assert [message.role for message in turns.last.input] == [Role.ASSISTANT, Role.TOOL]
+
+
 async def test_a_result_goes_with_its_call_and_one_that_answers_the_previous_response_stays() -> None:
     turns = CountedByItems()
     call = {"type": "function_call", "call_id": "old", "name": "f", "arguments": "{}"}

@@ -91,6 +91,13 @@ async def test_other_tools_are_kept_in_the_echo_skipped_and_named() -> None:
     assert warnings == [f"tools[{n}] ({tool['type']})" for n, tool in enumerate(FOREIGN)]
 
 
+@pytest.mark.parametrize("kind", [None, ["object", "null"], "array", "strin", {"a": 1}])
+async def test_what_a_schema_says_it_is_of_refuses_no_request(kind: object) -> None:
+    turns = FakeTurns()
+    await answered(turns, tools=[{**TIME, "parameters": {"type": kind, "properties": {}}}])
+    assert json.loads(turns.last.tools[0].parameters)["type"] == kind
+
+
 async def test_of_two_functions_of_one_name_the_first_counts() -> None:
     turns = FakeTurns()
     _, warnings = await answered(turns, tools=[TIME, {**WEATHER, "name": "get_time"}, {**TIME, "defer_loading": True}])

@@ -157,6 +157,13 @@ async def test_a_run_expires_once_it_has_ended(store: ResponseStore) -> None:
     assert await store.prune(now=NOW + 21 + HELD_S) == ("r1",)
 
 
+async def test_what_a_failed_run_leaves_counts(store: ResponseStore) -> None:
+    await store.runs.begin(run("r1", expires_at=NOW + 10_000))
+    await store.runs.set_status("r1", "ada", TurnStatus.FAILED, error=bytes(10_000))
+    await save_chain(store, "b00", start_s=10)
+    assert await store.prune(now=NOW, max_bytes=bytes_of(1) + 9_000) == ("r1",)
+
+
 @asynccontextmanager
 async def small_store(
     path: Path, *, batch: int, batch_bytes: int = BATCH_BYTES

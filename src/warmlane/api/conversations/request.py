@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from warmlane.api.fields import Lenient, refuse
+from warmlane.api.jsonio import JsonObject
 from warmlane.api.responses.input import InputRead, read_input
 from warmlane.api.responses.request import MetadataKey, MetadataValue
 from warmlane.api.responses.sealed import Seals
@@ -31,9 +33,9 @@ class AddRequest(Lenient):
     items: Annotated[Items, Field(min_length=1)]
 
 
-def read_items(items: list[dict[str, object]] | None, seals: Seals) -> InputRead:
+def read_items(items: Sequence[JsonObject], seals: Seals) -> InputRead:
     """What the items say. Raises `InvalidRequest` naming the field, here `items[…]`."""
-    read = read_input(items or [], seals, given_in="items")
+    read = read_input(items, seals, given_in="items")
     if read.compacts:
         raise refuse("items", "must not ask for a compaction; send it with a turn.")
     if any(not message.parts for message in read.messages):

@@ -23,7 +23,8 @@ from warmlane.api.fields import parse, refuse
 from warmlane.api.guard import caller_of
 from warmlane.api.headers import ignored_in, warning_headers
 from warmlane.api.jsonio import JsonObject
-from warmlane.api.responses.items import InputItem, InputItems, page
+from warmlane.api.responses.items import PAGE_PARAMETERS, InputItem, InputItems, page
+from warmlane.api.responses.references import has_references, resolved
 from warmlane.api.responses.sealed import Seals
 from warmlane.api.settings import Edge
 from warmlane.conversation.kept import Conversation, Entry
@@ -55,7 +56,7 @@ class _Conversations:
 
     async def create(self, request: Request) -> Response:
         asked = parse(CreateRequest, await self._body(request))
-        entries, ignored = self._entries(request, asked.items)
+        entries, ignored = await self._entries(request, asked.items)
         name = CONVERSATION_PREFIX + self._edge.new_token()
         made = await self._kept.create(name, _tenant(request), jsonio.encode(asked.metadata or {}), entries)
         return _conversation(made, (*asked.unknown, *ignored))
@@ -76,21 +77,21 @@ class _Conversations:
         query = request.query_params
         items = all_items(await self._kept.read(*_whose(request)))
         listed = page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after"))
-        return _json(listed, ignored_in(query))
+        return _json(listed, ignored_in(query, known=PAGE_PARAMETERS))
 
     async def add_items(self, request: Request) -> Response:
         asked = parse(AddRequest, await self._body(request))
-        entries, ignored = self._entries(request, asked.items)
+        entries, ignored = await self._entries(request, asked.items)
         if not entries:
             raise refuse("items", "holds no item that says anything to a model here.")
         await self._kept.add(*_whose(request), entries)
         added = tuple(item for entry in entries for item in entry_items(entry))
         listed = InputItems(data=added, first_id=added[0].id, last_id=added[-1].id, has_more=False)
-        return _json(listed, (*asked.unknown, *ignored, *ignored_in(request.query_params)))
+        return _json(listed, (*asked.unknown, *ignored, *ignored_in(request.query_params, known=())))
 
     async def retrieve_item(self, request: Request) -> Response:
         _, _, item = await self._find(request)
-        return _json(item, ignored_in(request.query_params))
+        return _json(item, ignored_in(request.query_params, known=()))
 
     async def delete_item(self, request: Request) -> Response:
         """An item is a part of a message; the message goes with its last one."""
@@ -108,12 +109,16 @@ class _Conversations:
                 return found
         raise ConversationNotFound(_id(request), wanted)
 
-    def _entries(
+    async def _entries(
         self, request: Request, items: list[dict[str, object]] | None
     ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        """New entries, and the paths of what has no effect."""
-        turns = self._edge.turns
-        read = read_items(items, Seals(turns, turns.domain(_tenant(request), None)))
+        """New entries, copies of those that are named, and the paths of what has no effect."""
+        turns, tenant, given = self._edge.turns, _tenant(request), items or []
+        seals = Seals(turns, turns.domain(tenant, None))
+        if has_references(given):
+            limit = self._edge.settings.max_body_bytes
+            given = await resolved(given, self._edge.archive, tenant, seals, max_bytes=limit, given_in="items")
+        read = read_items(given, seals)
         return tuple(Entry(self._edge.new_token(), message) for message in read.messages), read.ignored
 
     async def _body(self, request: Request) -> JsonObject:

@@ -16,14 +16,14 @@ import structlog
 from msgspec import structs
 
 from warmlane.api import jsonio
-from warmlane.api.errors import WireError, is_bug, wire_error
+from warmlane.api.errors import is_bug, wire_error
 from warmlane.api.exchange import PreparedTurn
 from warmlane.api.guard import log_unexpected
+from warmlane.api.responses.broken import Broken, broken_off, fault_of
 from warmlane.api.responses.events import ResponsesStream
 from warmlane.api.responses.live import LiveRun, RunWriter
 from warmlane.api.responses.render import ResponseFacts, render_response
 from warmlane.api.responses.replay import ended_elsewhere, ending, replay
-from warmlane.api.responses.wire import ResponseFault
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
 from warmlane.conversation.turn import Outcome, TurnRequest
@@ -112,7 +112,8 @@ class BackgroundRuns:
         except Exception as hindrance:
             _log.warning("the row of a run that did not begin was not deleted", error=type(hindrance).__name__)
             told = wire_error(error if isinstance(error, Exception) else TurnCancelled("The client went away."))
-            await _end(self._edge, request, cancelled=False, fault=_fault(told))
+            fault = fault_of(told)
+            await _end(self._edge, request, Broken(code=fault.code, message=fault.message))
 
 
 @dataclass(slots=True)
@@ -139,12 +140,12 @@ class _Attended:
         """The server failed on this run: have its turn stop, and say so where nobody was told another end. Raises
         nothing."""
         self.stream.close()
-        fault = _fault(wire_error(error))
+        facts = ResponseFacts.from_echo(self.request.echo)
+        response = render_response(facts, status="failed", fault=fault_of(wire_error(error)))
         if not self.told_end:
-            facts = ResponseFacts.from_echo(self.request.echo)
-            end = ending(render_response(facts, status="failed", fault=fault), len(self.run.events))
+            end = ending(response, len(self.run.events))
             self.run.add(() if end is None else (end.data,))
-        await _end(self.edge, self.request, cancelled=False, fault=fault)
+        await _end(self.edge, self.request, broken_off(response))
 
     async def _read(self, event: TurnEvent) -> Finished | Failed:
         """Tell the turn's events as they come. Returns the last."""
@@ -177,16 +178,17 @@ class _Attended:
             self.run.add(self.renderer.failure(replace(wire_error(failed.error), spent=failed.usage)))
 
     async def _failed(self, failed: Failed) -> None:
-        cancelled = isinstance(failed.error, TurnCancelled)
-        fault = None if cancelled else _fault(wire_error(failed.error))
         # Whoever follows on another server looks for the last events until the row has ended.
         await self.writer.flush()
-        await _end(self.edge, self.request, cancelled=cancelled, fault=fault)
+        told = self.renderer.ended
+        assert told is not None
+        cancelled = isinstance(failed.error, TurnCancelled)
+        await _end(self.edge, self.request, broken_off(told), cancelled=cancelled)
 
 
-async def _end(edge: Edge, request: TurnRequest, *, cancelled: bool, fault: ResponseFault | None) -> None:
+async def _end(edge: Edge, request: TurnRequest, broken: Broken, *, cancelled: bool = False) -> None:
     """End a run without an outcome. What the store does not take now, the archive tries again. Raises nothing."""
-    error = None if fault is None else msgspec.json.encode(fault)
+    error = jsonio.encode(broken)
     try:
         await edge.runs.end(request.response_id, request.tenant, cancelled=cancelled, error=error)
     except Overloaded as unavailable:
@@ -206,7 +208,3 @@ def _without_excerpts(outcome: Outcome) -> Outcome:
 
 def _warnings(event: TurnEvent) -> tuple[str, ...]:
     return event.warnings if isinstance(event, Validated) else ()
-
-
-def _fault(told: WireError) -> ResponseFault:
-    return ResponseFault(code=told.code or "server_error", message=told.message)

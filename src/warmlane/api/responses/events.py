@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType, structs
 from warmlane.api import sse
 from warmlane.api.errors import WireError, openai_fault, wire_error
 from warmlane.api.responses import event_wire, wire
+from warmlane.api.responses.broken import fault_of
 from warmlane.api.responses.drafts import ItemDraft, Kind, Seal, item_id, wire_logprobs
 from warmlane.api.responses.render import ResponseFacts, render_outcome, render_response
 from warmlane.conversation.events import (
@@ -32,9 +33,6 @@ from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import Outcome, StopReason, Usage
 from warmlane.errors import ContextOverflow, EngineFault
 
-_OVERFLOW_CODE = "context_length_exceeded"
-"""Not among the codes of the vendor's type, and the only one by which agents know to compact."""
-
 Frame = Callable[[str, msgspec.Struct], bytes]
 """An event by its type's name as the bytes of one write."""
 
@@ -42,7 +40,7 @@ Frame = Callable[[str, msgspec.Struct], bytes]
 class ResponsesStream:
     """Renders one turn. `unix_s` gives the second it completed; `seal` encrypts the reasoning's content; `summary`
     makes of the reply the one item that is told, once it is whole. `queued` is the response as it waits, of one in the
-    background."""
+    background, `ended` as its last event told it."""
 
     def __init__(
         self,
@@ -64,6 +62,7 @@ class ResponsesStream:
         self._late_warnings: tuple[str, ...] | UnsetType = UNSET
         self._skeleton = render_response(facts, status="in_progress")
         self.queued = render_response(facts, status="queued") if facts.background else None
+        self.ended: wire.Response | None = None
 
     def opening(self) -> Iterator[bytes]:
         first = self.queued or self._skeleton
@@ -111,10 +110,8 @@ class ResponsesStream:
                 error=openai_fault(error),
             )
         )
-        code = _OVERFLOW_CODE if error.code == _OVERFLOW_CODE else "server_error"
-        fault = wire.ResponseFault(code=code, message=error.message)
         response = render_response(
-            self._facts, status="failed", output=tuple(self._done), fault=fault, usage=error.spent
+            self._facts, status="failed", output=tuple(self._done), fault=fault_of(error), usage=error.spent
         )
         yield self._last(event_wire.FailedEvent, response)
 
@@ -266,6 +263,7 @@ class ResponsesStream:
         yield self._frame(part)
 
     def _last(self, kind: type[event_wire.Last], response: wire.Response) -> bytes:
+        self.ended = response
         return self._frame(kind(sequence_number=self._next(), response=response, warnings=self._late_warnings))
 
     def _next(self) -> int:

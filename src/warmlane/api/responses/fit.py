@@ -22,11 +22,17 @@ async def fitting(
     room: int,
     count: Callable[[Sequence[JsonObject]], Awaitable[int]],
 ) -> list[JsonObject]:
-    """The newest of the items whose prompt has at most `room` tokens by `count`; at least the last one."""
+    """The newest of the items whose prompt has at most `room` tokens by `count`; at least the last one, and the call it
+    is the result of."""
     kept = list(items)
     for _ in range(MAX_ROUNDS):
         n_tokens = await count(kept)
-        droppable = [n for n, item in enumerate(kept[:-1]) if item.get("role") not in _KEPT_ROLES]
+        needed = _call_id(kept[-1]) if kept and kept[-1].get("type") in _RESULTS else None
+        droppable = [
+            n
+            for n, item in enumerate(kept[:-1])
+            if item.get("role") not in _KEPT_ROLES and (needed is None or _call_id(item) != needed)
+        ]
         if n_tokens <= room or not droppable:
             break
         kept = _without_oldest(kept, droppable, share=(n_tokens - room) / n_tokens)

@@ -22,6 +22,9 @@ SUMMARY_OPENING = "A summary of what was said before this message:\n\n"
 
 _ROLES = {role.value: role for role in (Role.SYSTEM, Role.DEVELOPER, Role.USER, Role.ASSISTANT)}
 _TEXT_TYPES = frozenset({"input_text", "output_text", "text"})
+_TOLD = frozenset({"annotations", "logprobs", "id", "status"})
+"""What a part may have from the response it was told in."""
+
 _COMPACTIONS = frozenset({"compaction", "compaction_summary"})
 COMPACTION_TRIGGER = "compaction_trigger"
 
@@ -133,9 +136,11 @@ class _Reader:
             self.end_reply()
         if item.content is None and role is not Role.ASSISTANT:
             raise refuse(f"{path}.content", "is required.")
-        blocks = [
-            text_of(block, f"{path}.content[{n}]", types=_TEXT_TYPES) for n, block in enumerate(item.content or ())
-        ]
+        blocks: list[str] = []
+        for n, block in enumerate(item.content or ()):
+            where = f"{path}.content[{n}]"
+            blocks.append(text_of(block, where, types=_TEXT_TYPES))
+            self.ignored += [f"{where}.{name}" for name in block.unknown if name not in _TOLD]
         texts = [Text(text) for text in blocks if text]
         if role is Role.ASSISTANT:
             self.parts += texts

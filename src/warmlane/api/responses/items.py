@@ -14,6 +14,7 @@ from warmlane.errors import InvalidRequest
 
 DEFAULT_PAGE = 20
 MAX_PAGE = 100
+PAGE_PARAMETERS = ("limit", "order", "after")
 
 
 class InputText(msgspec.Struct, frozen=True, tag_field="type", tag="input_text"):

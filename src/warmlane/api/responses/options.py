@@ -52,8 +52,11 @@ class ReasoningOptions(Lenient):
 
 @dataclass(frozen=True, slots=True)
 class FormatRead:
+    """`ignored` are the paths of what has no effect."""
+
     format: TextFormat | None
     echo: TextConfig
+    ignored: tuple[str, ...] = ()
 
 
 def read_format(options: TextOptions | None) -> FormatRead:
@@ -61,11 +64,13 @@ def read_format(options: TextOptions | None) -> FormatRead:
     body = options.format if options else None
     if body is None:
         return FormatRead(None, TextConfig())
-    match parse(FormatBody, body, at=("text", "format")).type:
+    asked = parse(FormatBody, body, at=("text", "format"))
+    ignored = tuple(f"text.format.{name}" for name in asked.unknown)
+    match asked.type:
         case "text":
-            return FormatRead(None, TextConfig())
+            return FormatRead(None, TextConfig(), ignored)
         case "json_object":
-            return FormatRead(TextFormat(), TextConfig(JsonObjectFormat()))
+            return FormatRead(TextFormat(), TextConfig(JsonObjectFormat()), ignored)
         case "json_schema":
             return _schema(body)
 
@@ -73,17 +78,18 @@ def read_format(options: TextOptions | None) -> FormatRead:
 def _schema(body: JsonObject) -> FormatRead:
     """A schema as Responses writes it, or nested as in Chat."""
     inner = body.get("json_schema")
-    path = "text.format.schema"
+    path = "text.format"
     if isinstance(inner, dict):
-        path = "text.format.json_schema.schema"
+        path = "text.format.json_schema"
         schema = parse(SchemaBody, inner, at=("text", "format", "json_schema"))
     else:
         schema = parse(SchemaBody, body, at=("text", "format"))
     strict = schema.strict is True
     echo = JsonSchemaFormat(name=schema.name, description=schema.description, schema=schema.schema_, strict=strict)
     return FormatRead(
-        schema_format(schema.schema_, path, name=schema.name, strict=strict),
+        schema_format(schema.schema_, f"{path}.schema", name=schema.name, strict=strict),
         TextConfig(echo),
+        tuple(f"{path}.{name}" for name in schema.unknown if name != "type"),
     )
 
 

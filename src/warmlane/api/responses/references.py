@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from warmlane.api import jsonio
 from warmlane.api.errors import HttpRefusal
@@ -26,14 +27,24 @@ MAX_NAMED = 1024
 _ITEM_ID = re.compile(r"[a-z]{2,4}_([0-9a-f]{16,64}?)(in)?[0-9a-f]{4}")
 
 
+Item = TypeVar("Item")
+
+
 def has_references(items: Sequence[object]) -> bool:
     return any(_reference(item) is not None for item in items)
 
 
 async def resolved(
-    items: Sequence[object], archive: ResponseArchive, tenant: str, seals: Seals, *, max_bytes: int
-) -> list[object]:
-    """The items, each reference replaced by what it names, reasoning with its tokens sealed.
+    items: Sequence[Item],
+    archive: ResponseArchive,
+    tenant: str,
+    seals: Seals,
+    *,
+    max_bytes: int,
+    given_in: str = "input",
+) -> list[Item | JsonObject]:
+    """The items, each reference replaced by what it names, reasoning with its tokens sealed. `given_in` is the field
+    that holds them.
 
     Raises `InvalidRequest` for one that names nothing stored and for too many, `HttpRefusal` where what is named has
     more than `max_bytes` of JSON, counted as often as it is named, and `Unavailable`.
@@ -44,7 +55,7 @@ async def resolved(
         if name is not None:
             places.setdefault(name, []).append(index)
     if len(places) > MAX_NAMED:
-        raise refuse("input", f"names {len(places)} stored items; at most {MAX_NAMED} are supported.")
+        raise refuse(given_in, f"names {len(places)} stored items; at most {MAX_NAMED} are supported.")
     known: dict[str, JsonObject] = {}
     n_bytes = 0
     for origin, wanted in _by_origin(places).items():
@@ -52,11 +63,11 @@ async def resolved(
         for name in wanted:
             item = stored.get(name)
             if item is None:
-                raise refuse(f"input[{places[name][0]}].id", "no item of this id is stored; send the item itself.")
+                raise refuse(f"{given_in}[{places[name][0]}].id", "no item of this id is stored; send the item itself.")
             data = jsonio.encode(item)
             n_bytes += len(data) * len(places[name])
             if n_bytes > max_bytes:
-                message = f"'input': the stored items it names are over the limit of {max_bytes} bytes."
+                message = f"'{given_in}': the stored items it names are over the limit of {max_bytes} bytes."
                 raise HttpRefusal(413, message, code="request_too_large")
             known[name] = jsonio.decode_object(data)
     return [item if name is None else known[name] for item, name in zip(items, names, strict=True)]

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from warmlane.api import jsonio
 from warmlane.api.responses import event_wire, wire
+from warmlane.api.responses.broken import Broken
 from warmlane.api.responses.render import ResponseFacts, render_outcome, render_response
 from warmlane.api.settings import Edge
 from warmlane.clock import sleep_until
@@ -44,8 +46,11 @@ def archived_response(archived: Archived) -> wire.Response:
     facts = ResponseFacts.from_echo(archived.echo)
     if archived.outcome is not None:
         return render_outcome(facts, archived.outcome, completed_at=int(archived.completed_at))
-    fault = None if archived.error is None else msgspec.json.decode(archived.error, type=wire.ResponseFault)
-    return render_response(facts, status=msgspec.convert(archived.status, wire.ResponseStatus), fault=fault)
+    response = render_response(facts, status=msgspec.convert(archived.status, wire.ResponseStatus))
+    if archived.error is None:
+        return response
+    broken = msgspec.json.decode(archived.error, type=Broken)
+    return structs.replace(response, error=broken.fault, output=broken.output, usage=broken.usage)
 
 
 def ending(response: wire.Response, sequence: int) -> LoggedEvent | None:

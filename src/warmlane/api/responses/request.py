@@ -151,6 +151,13 @@ def warnings_of(request: ResponsesRequest) -> tuple[str, ...]:
         ignored.append("service_tier")
     if request.stream_options and request.stream_options.include_obfuscation:
         ignored.append("stream_options.include_obfuscation")
+    for name, options in (
+        ("stream_options", request.stream_options),
+        ("prompt_cache_options", request.prompt_cache_options),
+    ):
+        ignored += [f"{name}.{field}" for field in (options.unknown if options else ())]
+    if request.store is False and RETENTION_KEY in (request.metadata or {}):
+        ignored.append(f"metadata.{RETENTION_KEY}")
     ignored += [f"include[{n}]" for n, name in enumerate(request.include or ()) if name not in INCLUDED]
     return tuple(ignored)
 

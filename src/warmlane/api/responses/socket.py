@@ -211,7 +211,10 @@ class _Connection:
         permit = self._edge.turns.reserve(model, caller.tenant)
         try:
             body, warnings = await self._complete(body, caller)
-            generates = sent.get("generate") is not False
+            generates = _generates(sent)
+            if not generates:
+                warnings = (*warnings, *(["store"] if body.get("store") is True else []))
+                body = {**body, "store": False}
             prepared = self._preparer.prepare(body, caller, frame=frames, may_be_empty=not generates)
             frames.warnings = (*prepared.warnings, *warnings, *prepared.canonicalized)
             if not generates:
@@ -322,6 +325,16 @@ class _Connection:
     def _close(self, code: int) -> None:
         self._closing = code
         self._changed.set()
+
+
+def _generates(body: JsonObject) -> bool:
+    """Whether a message asks for a reply, or only to be prepared for. Raises `InvalidRequest`."""
+    generate = body.get("generate")
+    if not isinstance(generate, bool | None):
+        raise InvalidRequest("'generate': must be true or false.", param="generate")
+    if generate is False and body.get("conversation") is not None:
+        raise InvalidRequest("'conversation': give it with the turn; it is not prepared for.", param="conversation")
+    return generate is not False
 
 
 def _items(body: JsonObject) -> list[object]:

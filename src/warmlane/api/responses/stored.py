@@ -17,7 +17,7 @@ from warmlane.api.headers import ignored_in, warning_headers
 from warmlane.api.responses.background import BackgroundRuns
 from warmlane.api.responses.completion import Completion, may_cut
 from warmlane.api.responses.following import EventsResponse
-from warmlane.api.responses.items import input_items, page
+from warmlane.api.responses.items import PAGE_PARAMETERS, input_items, page
 from warmlane.api.responses.render import ResponseFacts
 from warmlane.api.responses.replay import archived_response
 from warmlane.api.responses.turns import Preparer
@@ -56,14 +56,15 @@ class _Stored:
 
     async def retrieve(self, request: Request) -> Response:
         archived = await self._found(request)
-        ignored = warning_headers(ignored_in(request.query_params))
-        if request.query_params.get("stream", "").lower() != "true":
+        query = request.query_params
+        if not _asks_for_stream(query.get("stream")):
             response = _json(archived_response(archived))
-            response.raw_headers.extend(ignored)
+            response.raw_headers.extend(warning_headers(ignored_in(query, known=("stream",))))
             return response
+        ignored = warning_headers(ignored_in(query, known=("stream", "starting_after")))
         if not ResponseFacts.from_echo(archived.echo).background:
             raise InvalidRequest("'stream': only background responses can be streamed again.", param="stream")
-        after = _starting_after(request.query_params.get("starting_after"))
+        after = _starting_after(query.get("starting_after"))
         return EventsResponse(self._edge, self._runs.follow(*_whose(request), after), ignored, after=after)
 
     async def cancel(self, request: Request) -> Response:
@@ -83,11 +84,17 @@ class _Stored:
         query = request.query_params
         items = input_items(_id(request), messages)
         response = _json(page(items, limit=query.get("limit"), order=query.get("order"), after=query.get("after")))
-        response.raw_headers.extend(warning_headers(ignored_in(query)))
+        response.raw_headers.extend(warning_headers(ignored_in(query, known=PAGE_PARAMETERS)))
         return response
 
     async def _found(self, request: Request) -> Archived:
         return await self._archive.retrieve(*_whose(request))
+
+
+def _asks_for_stream(value: str | None) -> bool:
+    if value is not None and value.lower() not in ("true", "false"):
+        raise InvalidRequest("'stream': must be true or false.", param="stream")
+    return value is not None and value.lower() == "true"
 
 
 def _starting_after(value: str | None) -> int:

@@ -47,7 +47,7 @@ class RequestRead:
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        read = (*self.input.ignored, *self.tools.ignored, *self.choice.ignored)
+        read = (*self.input.ignored, *self.tools.ignored, *self.choice.ignored, *self.format.ignored)
         return (*warnings_of(self.request), *read)
 
 
