@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from pathlib import Path
 
 import httpx
@@ -12,6 +11,7 @@ import pytest
 
 from support.postgres import PostgresServer
 from support.server import LiveServer, live_server
+from support.store_locks import locked_often
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 FLAGS = ("--engine", "simulated", "--store-timeout-s", "2", "--capacity", "16", "--max-waiting", "64")
@@ -43,27 +43,11 @@ async def test_writers_beside_another_process_that_locks_now_and_then_all_get_th
     """Shorter than the store's timeout a lock is no error at all."""
     store = tmp_path / "responses.db"
     with live_server(*FLAGS, store=store) as server:
-        stop = threading.Event()
-        locking = threading.Thread(target=lock_often, args=(store, stop))
-        locking.start()
-        try:
-            async with httpx.AsyncClient(base_url=server.base_url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=server.base_url, timeout=60) as client:
+            with locked_often(str(store), hold_s=(0.05, 0.05), free_s=(0.02, 0.02)):
                 answers = await asyncio.gather(*(ask(client) for _ in range(60)))
                 assert [answer.status_code for answer in answers] == [200] * 60
                 assert await check_each_is_there_iff_told(client, answers) == 60
-        finally:
-            stop.set()
-            locking.join()
-
-
-def lock_often(store: Path, stop: threading.Event) -> None:
-    with sqlite3.connect(store, isolation_level=None, timeout=30) as other:
-        while not stop.is_set():
-            other.execute("BEGIN IMMEDIATE")
-            stop.wait(0.05)
-            other.execute("ROLLBACK")
-            stop.wait(0.02)
-    other.close()
 
 
 async def test_a_store_locked_for_long_is_a_503_and_works_again_afterwards(tmp_path: Path) -> None:

@@ -185,8 +185,8 @@ class ResponseStore(Protocol):
         """Write a row. It is durable when this returns: neither `kill -9` nor a power cut loses it.
 
         A row of the same id and tenant is replaced; its events stay. The turn's input and output are added to the
-        conversation it `continued` in the same step, if that is still there. After `StoreUnavailable` all of this may
-        or may not be there, but whole.
+        conversation it `continued` in the same step, if that is still there; once, however often the turn is saved.
+        After `StoreUnavailable` all of this may or may not be there, but whole.
         """
         ...
 

@@ -14,7 +14,7 @@ from warmlane.store.dropping import BATCH_BYTES, BATCH_ROWS, Dropper
 from warmlane.store.keeping import Keeper
 from warmlane.store.rows import to_chain_turn, to_turn
 from warmlane.store.schema import conversations, responses
-from warmlane.store.sql_conversations import SqlConversations, append_turn
+from warmlane.store.sql_conversations import SqlConversations, append_turn, has_turn
 from warmlane.store.sql_runs import SqlRuns
 from warmlane.store.write import write_row
 
@@ -81,8 +81,9 @@ class SqlResponseStore:
 
     async def _save(self, turn: StoredTurn, continued: Continued | None) -> None:
         async with self._database.writing() as connection:
-            await write_row(connection, turn, server=None, seen_at=None)
-            if continued is not None:
+            replaced = await write_row(connection, turn, server=None, seen_at=None)
+            # What was told to have failed may be there, and is then saved again.
+            if continued is not None and not (replaced and await has_turn(connection, turn, continued)):
                 await append_turn(connection, turn, continued)
 
     async def _get(self, response_id: str, tenant: str, now: float) -> StoredTurn | None:

@@ -130,6 +130,15 @@ class SqlConversations:
         return True
 
 
+async def has_turn(connection: AsyncConnection, turn: StoredTurn, continued: Continued) -> bool:
+    """Whether what the turn says is in its conversation."""
+    entries = [entry.id for entry in turn_entries(turn)]
+    mine = sa.select(conversation_entries.c.position).where(
+        conversation_entries.c.conversation_id == continued.conversation_id, conversation_entries.c.id.in_(entries)
+    )
+    return (await connection.execute(mine.limit(1))).first() is not None
+
+
 async def append_turn(connection: AsyncConnection, turn: StoredTurn, continued: Continued) -> None:
     """Put what a turn was asked and what it answered at the end of its conversation, if that is still there."""
     # Another turn may have ended in it meanwhile, or a client changed it: then this one's session is not what it says.

@@ -13,11 +13,12 @@ from warmlane.store.schema import responses
 
 async def write_row(
     connection: AsyncConnection, turn: StoredTurn, *, server: str | None, seen_at: float | None
-) -> None:
-    """Replace the turn's row, or write a new one."""
+) -> bool:
+    """Replace the turn's row, or write a new one. Whether there was one."""
     values = {**to_columns(turn), "server": server, "seen_at": seen_at, "cancelled": False}
     replace = sa.update(responses).where(queries.is_row(turn.id, turn.tenant)).values(values)
     if (await connection.execute(replace)).rowcount:
-        return
+        return True
     chain = queries.chain_of(turn.id, turn.previous_response_id, turn.tenant)
     await connection.execute(sa.insert(responses).values({**values, "chain": chain, "events_bytes": 0}))
+    return False

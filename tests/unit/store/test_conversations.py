@@ -158,6 +158,15 @@ async def test_a_turn_whose_conversation_was_deleted_is_stored_all_the_same(stor
     assert await entries(store, conversation_id="conv_gone") is None
 
 
+async def test_a_turn_that_is_saved_again_is_said_once(store: ResponseStore) -> None:
+    """As by a writer that was told of a failure although all was written."""
+    await store.conversations.create(CONVERSATION)
+    for response_id in ("r1", "r1", "r2", "r1"):
+        await say(store, response_id)
+
+    assert await ids(store) == ["r1_0000", "r1_0001", "r2_0000", "r2_0001"]
+
+
 async def test_turns_that_end_at_once_are_whole_and_one_behind_the_other(store: ResponseStore) -> None:
     await store.conversations.create(CONVERSATION)
     await asyncio.gather(*(say(store, f"r{n:02}") for n in range(20)))

@@ -152,16 +152,6 @@ async def test_prune_without_a_cap_keeps_what_lives(store: ResponseStore) -> Non
     assert await store.get("r1", "ada", now=NOW) is not None
 
 
-async def test_many_writers_and_readers_at_once(store: ResponseStore) -> None:
-    async with asyncio.TaskGroup() as group:
-        for n in range(40):
-            group.create_task(store.save(turn(f"r{n}")))
-            group.create_task(store.history(f"r{n}", "ada", now=NOW))
-
-    found = await asyncio.gather(*(store.get(f"r{n}", "ada", now=NOW) for n in range(40)))
-    assert all(found)
-
-
 async def test_a_cancelled_save_is_whole_or_absent_and_the_store_goes_on(store: ResponseStore) -> None:
     for steps in range(12):
         saving = asyncio.create_task(store.save(turn(f"r{steps}")))
