@@ -81,7 +81,7 @@ class Counters:
             evictions=pool.evictions,
             preemptions=self.preemptions,
             faults=self.faults,
-            spills=cache.spills,
+            spills=cache.spills + cache.leaver.spills,
             restores=cache.restores,
             restore_failures=cache.restore_failures,
             ram_bytes=ram.allocated_bytes,

@@ -44,6 +44,7 @@ class Pace:
         self._n_batch = n_batch
         self._max_gap_ms = max_gap_ms
         self._decode_ms: float | None = None
+        self._rows_ms = 0.0
         self._beside_ms_per_token: float | None = None
         self._alone_ms_per_token: float | None = None
 
@@ -58,6 +59,11 @@ class Pace:
         alone, beside = self._alone_ms_per_token, self._beside_ms_per_token
         return alone if alone is not None else beside
 
+    @property
+    def room_ms(self) -> float:
+        """What else a step of decode rows may take within the gap; less than nothing if these take longer already."""
+        return self._gap_ms - self._rows_ms
+
     def slice_length(self, *, decode_rows: int, short: bool) -> int:
         """The most tokens of prefill in a step beside `decode_rows` others; 0 if the batch has no room for any."""
         if decode_rows == 0:
@@ -65,28 +71,34 @@ class Pace:
         wanted = self._beside if short and self._max_gap_ms is None else self._within_gap()
         return max(0, min(wanted, self._n_batch - decode_rows))
 
-    def observe(self, *, decode_rows: int, prefill_tokens: int, took_ms: float) -> None:
-        """A step of this composition took this long."""
+    def observe(self, *, decode_rows: int, prefill_tokens: int, took_ms: float, instead: bool = False) -> None:
+        """A step of this composition took this long. With `instead` it had no slice because something else was done in
+        its place: that says nothing of undisturbed steps."""
         if prefill_tokens == 0:
-            self._decode_ms = _smooth(self._decode_ms, took_ms)
+            self._rows_ms = took_ms
+            if not instead:
+                self._decode_ms = _smooth(self._decode_ms, took_ms)
         elif decode_rows == 0:
             self._alone_ms_per_token = _smooth(self._alone_ms_per_token, took_ms / prefill_tokens)
         else:
             rest_ms = max(0.0, took_ms - (self._decode_ms or 0.0))
             self._beside_ms_per_token = _smooth(self._beside_ms_per_token, rest_ms / prefill_tokens)
 
+    @property
+    def _gap_ms(self) -> float:
+        if self._max_gap_ms is not None:
+            return self._max_gap_ms
+        return max(SHORTEST_GAP_MS, GAP_IN_DECODE_STEPS * (self._decode_ms or 0.0))
+
     def _within_gap(self) -> int:
-        decode_ms = self._decode_ms or 0.0
-        gap_ms, least = self._max_gap_ms, _MIN_SLICE_ASKED
-        if gap_ms is None:
-            gap_ms, least = max(SHORTEST_GAP_MS, GAP_IN_DECODE_STEPS * decode_ms), _MIN_SLICE
+        least = _MIN_SLICE if self._max_gap_ms is None else _MIN_SLICE_ASKED
         per_token = self._beside_ms_per_token
         if per_token is None:
             per_token = self._alone_ms_per_token
         least = min(least, self._beside)
         if per_token is None:
             return least
-        room_ms = gap_ms - decode_ms
+        room_ms = self._gap_ms - (self._decode_ms or 0.0)
         return max(least, min(self._beside, int(room_ms / per_token) if per_token > 0 else self._beside))
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.divergence import divergence_at
+from warmlane.engine.leaving import LEAST_PIECE, Leaver
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
@@ -82,6 +83,7 @@ class PrefixCache:
             settings.ram_bytes if sharing else 0, whole=self._whole, window=self._window, now=now, pins=self.pins
         )
         self.disk = disk if sharing else None
+        self.leaver = Leaver(backend, self.pool, self.ram, now=now)
         self._saver = Saver(
             self.pool,
             self.ram,
@@ -204,19 +206,25 @@ class PrefixCache:
             return remaining
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
-    def trim(self, *, busy: bool) -> None:
+    def trim(self, *, busy: bool, decoding: bool = False) -> None:
         """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
-        highest used cell, so that one short chain behind free ones slows every step as if those were used."""
+        highest used cell, so that one short chain behind free ones slows every step as if those were used. While
+        some of them are `decoding` the `leaver` takes one after the other."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
         while self._idle_cells() > hot_tokens and self.pool.evict_one():
             pass
-        if not busy or not self.ram.limit_bytes:
+        if not busy or not self.ram.limit_bytes or self.leaver.busy:
             return
+        bit_by_bit = decoding and not self._whole and not self._window
         for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
-            if self.pool.table.only_holder(chain.cells.view) and not self._is_taken_soon(chain):
-                self.pool.evict(chain)
+            if not self.pool.table.only_holder(chain.cells.view) or self._is_taken_soon(chain):
+                continue
+            if bit_by_bit and len(chain) - (start := self._kept_to(chain)) > LEAST_PIECE:
+                self.leaver.begin(chain, start)
+                return
+            self.pool.evict(chain)
 
     def tick(self) -> None:
         """Hand on to the disk tier what has been idle long enough. Cheap; call it between steps."""
@@ -259,14 +267,17 @@ class PrefixCache:
         """Keep what only this chain holds, of all that is in memory."""
         if not self.ram.limit_bytes or not len(chain):
             return
-        trail = self.ram.index.trail(
-            chain.domain, chain.tokens.view, begin := self._shared(chain), least=self._settings.least_shared
-        )
-        for segment, _ in reversed(trail):
-            self.ram.index.touch(segment, self._now())
-        start = trail[-1][1] if trail else begin
+        start = self._kept_to(chain)
         if start < len(chain) and self._store(chain, 0 if self._whole else start) is not None:
             self.spills += 1
+
+    def _kept_to(self, chain: Chain) -> int:
+        """How many of the chain's tokens memory holds without it."""
+        begin = self._shared(chain)
+        trail = self.ram.index.trail(chain.domain, chain.tokens.view, begin, least=self._settings.least_shared)
+        for segment, _ in reversed(trail):
+            self.ram.index.touch(segment, self._now())
+        return trail[-1][1] if trail else begin
 
     def _shared(self, chain: Chain) -> int:
         """How many of the chain's tokens other hot chains will go on holding, and can be cut back to."""

@@ -8,6 +8,7 @@ say, and who computes a prefix that several turns wait for, `flights`'.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 
 from warmlane.engine.backends.base import Backend, CacheFull, Decoded, DecodeFailed, SequenceFault, Slice
@@ -67,6 +68,7 @@ class Scheduler:
         self._counters = Counters()
         self._short_passed = False
         self._changed = False
+        self._leaving = False
 
     @property
     def has_work(self) -> bool:
@@ -123,11 +125,13 @@ class Scheduler:
         """Compute one batch, if there is anything to compute, and return what the turns have to say."""
         started = self._now()
         self._trim()
+        self._leaving = self._let_leave()
         planned = self._plan()
         if planned:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
+            self.cache.leaver.stay()
             self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
@@ -154,16 +158,27 @@ class Scheduler:
         """Only where turns or chains came or went since the last time: it looks at every chain."""
         if self._changed:
             self._changed = False
-            self.cache.trim(busy=self._order.any)
+            self.cache.trim(busy=self._order.any, decoding=bool(self._order.decoding))
+
+    def _let_leave(self) -> bool:
+        """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
+        leaver = self.cache.leaver
+        if not leaver.busy:
+            return False
+        decoding = bool(self._order.decoding)
+        leaver.go_on(self._pace.room_ms if decoding else math.inf)
+        self._changed = self._changed or not leaver.busy
+        return decoding
 
     # plan
 
     def _plan(self) -> list[tuple[Turn, Slice]]:
-        """The next batch: decode rows, then a slice of one turn's prefill."""
+        """The next batch: decode rows, then a slice of one turn's prefill, if nothing else was done in its place."""
         while True:
             while (spare := self._order.out_of_seat()) is not None:
                 self._preempt(spare)
-            prefill = self._next_prefill()  # first: placing it may take spare turns out
+            # First: placing it may take spare turns out.
+            prefill = None if self._leaving else self._next_prefill()
             rows = [(t, t.next_slice(1)) for t in self._order.decoding[: self._n_batch]]
             if prefill is not None and prefill.chain is not None:
                 limit = self._pace.slice_length(decode_rows=len(rows), short=prefill.short)
@@ -287,7 +302,8 @@ class Scheduler:
         else:
             rows = sum(t in self._order.decoding for t, _ in planned)
             tokens = sum(s.tokens.size for _, s in planned) - rows
-            self._pace.observe(decode_rows=rows, prefill_tokens=tokens, took_ms=(self._now() - started) * 1e3)
+            took_ms = (self._now() - started) * 1e3
+            self._pace.observe(decode_rows=rows, prefill_tokens=tokens, took_ms=took_ms, instead=self._leaving)
             self._take(planned, decoded)
 
     def _isolate(self, planned: list[tuple[Turn, Slice]], failure: DecodeFailed) -> None:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from unit.engine.harness import Bench, FakeTime, bench, held
 from unit.engine.test_scheduler_property import DOMAINS, PROMPTS, alone, sampling
-from warmlane.engine.backends.base import ByteArray, CacheFull, Decoded, DecodeFailed, Slice
+from warmlane.engine.backends.base import Allocate, ByteArray, CacheFull, Decoded, DecodeFailed, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.messages import TurnFailed
 from warmlane.engine.protocol import Ended, OwnerId, Placed
@@ -60,9 +60,9 @@ class LateWriter:
 
 
 class FlakyBackend(SimulatedBackend):
-    """Fails the next decodes and restores when told to."""
+    """Fails the next decode, snapshot or restore when told to."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, time: FakeTime) -> None:
         super().__init__(
             SimulatedSettings(
                 n_cells=N_CELLS,
@@ -71,7 +71,10 @@ class FlakyBackend(SimulatedBackend):
                 hash_mode=True,
                 can_truncate=kind is not Kind.RECURRENT,
                 attention_window=10 if kind is Kind.WINDOWED else 0,
-            )
+                snapshot_s_per_token=0.002,  # so that a chain leaves bit by bit while others decode
+            ),
+            now=time.now,
+            sleep=time.sleep,
         )
         self.failing: str | None = None
 
@@ -84,6 +87,12 @@ class FlakyBackend(SimulatedBackend):
         if failing == "full":
             raise CacheFull
         return super().decode(slices)
+
+    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
+        if self.failing == "snapshot":
+            self.failing = None
+            return None
+        return super().snapshot(seq, start, allocate, end=end)
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         if self.failing == "restore":
@@ -102,7 +111,7 @@ class Engine(RuleBasedStateMachine):
 
     @initialize(
         capacity=st.integers(1, 4),
-        hot=st.sampled_from((0, 0, 30, 100, None)),
+        hot=st.sampled_from((0, 30, 150, 150, None)),
         ram=st.sampled_from((3000, 1 << 20, 400, 0)),
         with_disk=st.sampled_from((True, True, False)),
         kind=st.sampled_from((Kind.FULL, *Kind)),
@@ -114,9 +123,11 @@ class Engine(RuleBasedStateMachine):
 
     def start(self) -> None:
         capacity, hot, ram, with_disk, kind, least_shared = self.options
-        self.backend = FlakyBackend(kind)
+        time = FakeTime()
+        self.backend = FlakyBackend(kind, time)
         self.bench = bench(
             backend=self.backend,
+            time=time,
             capacity=capacity,
             hot_tokens=hot,
             ram_bytes=ram,
@@ -206,7 +217,7 @@ class Engine(RuleBasedStateMachine):
         self.writer.work(jobs)
         self.b.scheduler.cache.tick()
 
-    @rule(what=st.sampled_from(("decode", "full", "restore", "flip", "cut")), data=st.data())
+    @rule(what=st.sampled_from(("decode", "full", "snapshot", "restore", "flip", "cut")), data=st.data())
     def break_something(self, what: str, data: st.DataObject) -> None:
         if what not in ("flip", "cut"):
             self.backend.failing = what
@@ -247,8 +258,10 @@ class Engine(RuleBasedStateMachine):
         self.b.check_accounts()
         cache = self.b.scheduler.cache
         assert cache.ram.allocated_bytes <= cache.ram.limit_bytes
+        failing, self.backend.failing = self.backend.failing, None
         for chain in cache.pool:
             assert held(self.backend, chain.seq) == dict(enumerate(chain.tokens.view.tolist()))
+        self.backend.failing = failing
         if cache.disk is not None:
             assert cache.disk.used_bytes <= DISK_BYTES
 

@@ -174,10 +174,17 @@ class Backend(Protocol):
         """Empty the sequence; cells of no other sequence become free."""
         ...
 
-    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
-        """A copy of the sequence's cells from position `start` on, shared ones included, in the array that `allocate`
-        gives for it; None if it gives none. Changes nothing. `start` is 0 if the model cannot truncate. Layers with a
-        window may leave out what they do not see from the sequence's end."""
+    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
+        """A copy of the sequence's cells from position `start` on, up to `end` if it is given, shared ones included, in
+        the array that `allocate` gives for it; None if it gives none. Changes nothing. `start` is 0, and there is no
+        `end`, if the model cannot truncate. Layers with a window may leave out what they do not see from the sequence's
+        end."""
+        ...
+
+    def joined(self, parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
+        """One snapshot of what these hold, which follow one another, in the array that `allocate` gives for it; None if
+        it gives none, or if they cannot be joined: those of a model that sees all of a sequence and can truncate it
+        can."""
         ...
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:

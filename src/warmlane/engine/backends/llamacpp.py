@@ -23,6 +23,7 @@ from warmlane.engine.backends.base import (
 from warmlane.engine.backends.llamacpp_batch import NativeBatch
 from warmlane.engine.backends.llamacpp_log import first_error
 from warmlane.engine.backends.llamacpp_model import GgufModel, file_fingerprint, load_model
+from warmlane.engine.backends.llamacpp_state import join
 from warmlane.engine.backends.llamacpp_vocab import GgufTokenizer
 from warmlane.engine.config import EngineConfig, FlashAttention
 from warmlane.errors import ConfigError
@@ -120,11 +121,11 @@ class LlamaCppBackend:
         lib.llama_memory_seq_rm(self._memory, seq, -1, -1)
         self._floor.pop(seq, None)
 
-    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
+    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
         source = seq
-        if start > 0:
+        if start > 0 or end is not None:
             source = self._scratch
-            lib.llama_memory_seq_cp(self._memory, seq, source, start, -1)
+            lib.llama_memory_seq_cp(self._memory, seq, source, start, -1 if end is None else end)
         try:
             size = int(lib.llama_state_seq_get_size(self._live, source))
             data = allocate(size)
@@ -133,6 +134,11 @@ class LlamaCppBackend:
             return data
         finally:
             self.drop(self._scratch)
+
+    def joined(self, parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
+        if self.info.attention_window or not self.info.can_truncate:
+            return None
+        return join(parts, allocate)
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         # Into a sequence of its own first: a restore that fails empties its target.

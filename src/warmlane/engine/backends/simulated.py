@@ -11,10 +11,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NoReturn
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from warmlane.engine.backends.base import (
     Allocate,
@@ -56,9 +58,10 @@ def exit_process() -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSettings:
-    """Sizes, the latency model (seconds a prefilled token and a decode step take), and the hash mode, in which tokens
-    are a hash of the cells seen wherever no script applies. With an `attention_window` every sequence forgets what lies
-    further back as soon as it may, and whatever is computed without what it needs comes out wrong."""
+    """Sizes, the latency model (seconds a prefilled token, a decode step and a token of a snapshot take), and the hash
+    mode, in which tokens are a hash of the cells seen wherever no script applies. With an `attention_window` every
+    sequence forgets what lies further back as soon as it may, and whatever is computed without what it needs comes out
+    wrong."""
 
     n_cells: int = DEFAULT_CELLS
     n_seq_max: int = 64
@@ -68,6 +71,7 @@ class SimulatedSettings:
     hash_mode: bool = False
     prefill_s_per_token: float = 0.0
     decode_s: float = 0.0
+    snapshot_s_per_token: float = 0.0
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
@@ -194,15 +198,22 @@ class SimulatedBackend:
         self._member[seq] = self._near[seq] = False
         self._due.pop(seq, None)
 
-    def snapshot(self, seq: int, start: int, allocate: Allocate) -> ByteArray | None:
-        cells = np.flatnonzero(self._member[seq] & (self._position >= start))
-        saved = msgspec.msgpack.encode(
-            _Snapshot(self._token[cells].tolist(), self._position[cells].tolist(), self._near[seq, cells].tolist())
-        )
-        data = allocate(len(saved))
-        if data is not None:
-            data[:] = np.frombuffer(saved, dtype=np.uint8)
-        return data
+    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
+        held = self._member[seq] & (self._position >= start)
+        if end is not None:
+            held &= self._position < end
+        cells = np.flatnonzero(held)
+        if self._settings.snapshot_s_per_token > 0:
+            self._sleep(cells.size * self._settings.snapshot_s_per_token)
+        near = self._near[seq, cells].tolist()
+        return _written(_Snapshot(self._token[cells].tolist(), self._position[cells].tolist(), near), allocate)
+
+    def joined(self, parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
+        if self.info.attention_window or not self.info.can_truncate:
+            return None
+        pieces = [msgspec.msgpack.decode(part.tobytes(), type=_Snapshot) for part in parts]
+        tokens, positions, near = ([*chain(*values)] for values in zip(*map(astuple, pieces), strict=True))
+        return _written(_Snapshot(tokens, positions, near), allocate)
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         try:
@@ -346,6 +357,14 @@ def _read(tokens: Int32Array) -> _Reply | None:
             message = content.removesuffix(b"\n").decode("utf-8", "replace")
             return _Reply(role.decode(), message, parse_script(message), body, len(body))
     return None
+
+
+def _written(snapshot: _Snapshot, allocate: Allocate) -> ByteArray | None:
+    saved = msgspec.msgpack.encode(snapshot)
+    data = allocate(len(saved))
+    if data is not None:
+        data[:] = np.frombuffer(saved, dtype=np.uint8)
+    return data
 
 
 def _bytes(tokens: Int32Array) -> bytes:

@@ -112,6 +112,14 @@ class RamTier:
         if not segment.readers and segment not in self.index:
             self._buffers.give_back(segment.buffer)
 
+    def lend(self, n_bytes: int) -> ByteArray | None:
+        """Memory of at least this size within the tier's limit, for a snapshot in the making; see `take_back`."""
+        return self._room(n_bytes)
+
+    def take_back(self, buffer: ByteArray) -> None:
+        """What was lent is free again."""
+        self._buffers.give_back(buffer)
+
     def clear(self) -> None:
         for segment in self.index:
             self.remove(segment)

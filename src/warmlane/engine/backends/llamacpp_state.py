@@ -1,0 +1,115 @@
+"""The bytes of a sequence's snapshot as llama.cpp writes them, as far as it takes to join several.
+
+Read off `llama_kv_cache::state_write` of the pinned version; all numbers are little-endian. One stream of cells:
+
+    magic u32, sequence i32, streams u32 (1), cells u32; per cell: position i32, sequences u32 (1), sequence i32
+    transposed u32, layers u32
+    per layer, keys: type i32, bytes per cell u64; the cells' rows
+    per layer, values: the same, or if transposed: type i32, element bytes u32, rows u32; per row the cells' elements
+
+Whatever else a model's cells carry makes another size, so that it is noticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from warmlane.engine.backends.base import Allocate, ByteArray
+
+_HEAD: Final = struct.Struct("<IiII")
+_LAYERS: Final = struct.Struct("<II")
+_ROWS: Final = struct.Struct("<iQ")
+_TRANSPOSED_ROWS: Final = struct.Struct("<iII")
+_CELL_BYTES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A layer's keys or values in a snapshot: `n_rows` rows of `bytes_per_cell` for each cell, from `begin` on."""
+
+    heading: bytes
+    begin: int
+    n_rows: int
+    bytes_per_cell: int
+
+
+def join(parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
+    """See `Backend.joined`."""
+    layouts = [_blocks(part) for part in parts]
+    first = layouts[0] if layouts else None
+    if first is None or not all(layout is not None and _alike(layout, first) for layout in layouts):
+        return None
+    counts = [_n_cells(part) for part in parts]
+    frame = _HEAD.size + _LAYERS.size + _ROWS.size * len(first)
+    size = sum(part.size for part in parts) - (len(parts) - 1) * frame
+    data = allocate(size)
+    if data is None:
+        return None
+    magic, sequence, streams, _ = _HEAD.unpack_from(parts[0].data)
+    at = _put(data, 0, _HEAD.pack(magic, sequence, streams, sum(counts)))
+    for part, n in zip(parts, counts, strict=True):
+        at = _put(data, at, part[_HEAD.size : _HEAD.size + n * _CELL_BYTES])
+    behind = _HEAD.size + counts[0] * _CELL_BYTES
+    at = _put(data, at, parts[0][behind : behind + _LAYERS.size])
+    for index, block in enumerate(first):
+        at = _put(data, at, block.heading)
+        n_bytes = block.n_rows * block.bytes_per_cell * sum(counts)
+        rows = data[at : at + n_bytes].reshape(block.n_rows, -1)
+        column = 0
+        for part, layout, n in zip(parts, layouts, counts, strict=True):
+            assert layout is not None
+            begin, width = layout[index].begin, block.bytes_per_cell * n
+            rows[:, column : column + width] = part[begin : begin + block.n_rows * width].reshape(block.n_rows, width)
+            column += width
+        at += n_bytes
+    return data
+
+
+def _put(data: ByteArray, at: int, piece: bytes | ByteArray) -> int:
+    values = np.frombuffer(piece, dtype=np.uint8)
+    data[at : at + values.size] = values
+    return at + int(values.size)
+
+
+def _n_cells(part: ByteArray) -> int:
+    return int(_HEAD.unpack_from(part.data)[3])
+
+
+def _alike(a: list[_Block], b: list[_Block]) -> bool:
+    return [block.heading for block in a] == [block.heading for block in b]
+
+
+def _blocks(part: ByteArray) -> list[_Block] | None:
+    """Where keys and values lie; None if the snapshot is of another kind."""
+    try:
+        return _read_blocks(part)
+    except struct.error:
+        return None
+
+
+def _read_blocks(part: ByteArray) -> list[_Block] | None:
+    _, _, n_streams, n_cells = _HEAD.unpack_from(part.data)
+    if n_streams != 1 or n_cells == 0:
+        return None
+    at = _HEAD.size + n_cells * _CELL_BYTES
+    transposed, n_layers = _LAYERS.unpack_from(part.data, at)
+    at += _LAYERS.size
+    if transposed not in (0, 1):
+        return None
+    blocks = []
+    for index in range(2 * n_layers):
+        if transposed and index >= n_layers:
+            _, bytes_per_cell, n_rows = _TRANSPOSED_ROWS.unpack_from(part.data, at)
+        else:
+            n_rows, bytes_per_cell = 1, _ROWS.unpack_from(part.data, at)[1]
+        begin = at + _ROWS.size
+        blocks.append(_Block(part[at:begin].tobytes(), begin, n_rows, bytes_per_cell))
+        at = begin + n_rows * bytes_per_cell * n_cells
+        if at > part.size:
+            return None
+    return blocks if at == part.size else None
