@@ -11,7 +11,7 @@ import pytest
 
 from engine.test_real_model import ask, assistant, compute, config, ended, ids, placed, text, user
 from warmlane.engine.assembly import open_backend
-from warmlane.engine.backends.base import Backend, ByteArray
+from warmlane.engine.backends.base import Backend, ByteArray, Slice
 from warmlane.engine.config import FlashAttention
 from warmlane.engine.local import LocalEngine
 
@@ -30,8 +30,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     backend.close()
 
 
-def saved(backend: Backend, seq: int, start: int = 0) -> ByteArray:
-    data = backend.snapshot(seq, start, lambda n: np.empty(n, dtype=np.uint8))
+def saved(backend: Backend, seq: int, start: int = 0, *, end: int | None = None) -> ByteArray:
+    data = backend.snapshot(seq, start, lambda n: np.empty(n, dtype=np.uint8), end=end)
     assert data is not None
     return data
 
@@ -77,6 +77,38 @@ def test_part_of_a_snapshot_continues_what_a_sequence_holds(backend: Backend) ->
     # In other cells than before, where rounding differs; one token too few or too many correlates below 0.95.
     assert backend.truncate(0, 40)
     assert backend.restore(0, whole, 40, 100)
+    assert np.corrcoef(compute(backend, 0, 100, tail), expected)[0, 1] > 0.99
+
+
+def test_pieces_of_a_sequence_join_to_the_snapshot_of_the_whole(backend: Backend) -> None:
+    backend.clear()
+    stem = ids(backend, LONG)
+    compute(backend, 0, 0, stem[:40])
+    for n in range(10):  # its cells lie between another's
+        backend.decode([Slice(seq, at + n, stem[at + n][None], wants_logits=False) for seq, at in ((1, 0), (0, 40))])
+    parts = [saved(backend, 0, start, end=end) for start, end in ((1, 2), (2, 30), (30, 46), (46, 50))]
+    joined = backend.joined(parts, lambda n: np.empty(n, dtype=np.uint8))
+    assert joined is not None
+    assert np.array_equal(joined, saved(backend, 0, 1))
+    assert backend.joined(parts, lambda n: None) is None
+    assert backend.joined([parts[0], parts[1][:-1]], lambda n: np.empty(n, dtype=np.uint8)) is None
+
+
+def test_of_a_snapshot_only_the_cells_that_are_asked_for_are_restored(backend: Backend) -> None:
+    backend.clear()
+    stem, tail = ids(backend, LONG), ids(backend, " Then")
+    compute(backend, 0, 0, stem)
+    whole = saved(backend, 0)
+    assert backend.truncate(0, 100)
+    expected = compute(backend, 0, 100, tail)
+    backend.clear()
+    n_free, seq = backend.info.n_cells, 1
+    while n_free > 110:
+        n = min(int(stem.size), n_free - 110)
+        assert backend.restore(seq, whole, 0, n)
+        n_free, seq = n_free - n, seq + 1
+    assert stem.size > n_free  # too few for all of it
+    assert backend.restore(0, whole, 0, 100)
     assert np.corrcoef(compute(backend, 0, 100, tail), expected)[0, 1] > 0.99
 
 

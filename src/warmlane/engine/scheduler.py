@@ -131,7 +131,6 @@ class Scheduler:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
-            self.cache.leaver.stay()
             self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
@@ -163,6 +162,8 @@ class Scheduler:
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
         leaver = self.cache.leaver
+        if not self._order.any:
+            leaver.stay()
         if not leaver.busy:
             return False
         decoding = bool(self._order.decoding)

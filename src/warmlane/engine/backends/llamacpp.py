@@ -23,7 +23,7 @@ from warmlane.engine.backends.base import (
 from warmlane.engine.backends.llamacpp_batch import NativeBatch
 from warmlane.engine.backends.llamacpp_log import first_error
 from warmlane.engine.backends.llamacpp_model import GgufModel, file_fingerprint, load_model
-from warmlane.engine.backends.llamacpp_state import join
+from warmlane.engine.backends.llamacpp_state import cut, join
 from warmlane.engine.backends.llamacpp_vocab import GgufTokenizer
 from warmlane.engine.config import EngineConfig, FlashAttention
 from warmlane.errors import ConfigError
@@ -136,13 +136,15 @@ class LlamaCppBackend:
             self.drop(self._scratch)
 
     def joined(self, parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
-        if self.info.attention_window or not self.info.can_truncate:
-            return None
-        return join(parts, allocate)
+        return join(parts, allocate) if self._can_cut_snapshots else None
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         # Into a sequence of its own first: a restore that fails empties its target.
         target = self._scratch if self.info.can_truncate else seq
+        if self._can_cut_snapshots:
+            # Cells go where cells are free, one by one if need be: those not asked for could cost more than they save.
+            some = cut(data, begin, end)
+            data = data if some is None else some
         restored = int(lib.llama_state_seq_set_data(self._live, _pointer(data), data.size, target)) == data.size
         fits = restored and self._continues(target, begin, end)
         if fits and target != seq:
@@ -170,6 +172,10 @@ class LlamaCppBackend:
     def _live(self) -> lib.llama_context_p:
         assert self._context is not None, "used after close"
         return self._context
+
+    @property
+    def _can_cut_snapshots(self) -> bool:
+        return self.info.can_truncate and not self.info.attention_window
 
     def _oldest(self, seq: int) -> int:
         """The first position from which on a sequence holds everything, in windowed layers too."""

@@ -1,4 +1,4 @@
-"""The bytes of a sequence's snapshot as llama.cpp writes them, as far as it takes to join several.
+"""The bytes of a sequence's snapshot as llama.cpp writes them, as far as it takes to join several and to cut one.
 
 Read off `llama_kv_cache::state_write` of the pinned version; all numbers are little-endian. One stream of cells:
 
@@ -70,8 +70,37 @@ def join(parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
     return data
 
 
+def cut(data: ByteArray, begin: int, end: int) -> ByteArray | None:
+    """A snapshot of those of its cells that are at the positions from `begin` to `end`, itself if these are all.
+    None if it is of a kind that cannot be cut, or has none of them."""
+    blocks = _blocks(data)
+    if blocks is None:
+        return None
+    n = _n_cells(data)
+    behind = _HEAD.size + n * _CELL_BYTES
+    cells = data[_HEAD.size : behind].reshape(n, _CELL_BYTES)
+    positions = np.ascontiguousarray(cells[:, :4]).view("<i4")[:, 0]
+    wanted = np.flatnonzero((positions >= begin) & (positions < end))
+    if not wanted.size:
+        return None
+    if wanted.size == n:
+        return data
+    magic, sequence, streams, _ = _HEAD.unpack_from(data.data)
+    pieces = [_bytes(_HEAD.pack(magic, sequence, streams, wanted.size)), cells[wanted].ravel()]
+    pieces.append(data[behind : behind + _LAYERS.size])
+    for block in blocks:
+        rows = data[block.begin : block.begin + block.n_rows * block.bytes_per_cell * n]
+        pieces.append(_bytes(block.heading))
+        pieces.append(rows.reshape(block.n_rows, n, block.bytes_per_cell)[:, wanted].ravel())
+    return np.concatenate(pieces)
+
+
+def _bytes(piece: bytes) -> ByteArray:
+    return np.frombuffer(piece, dtype=np.uint8)
+
+
 def _put(data: ByteArray, at: int, piece: bytes | ByteArray) -> int:
-    values = np.frombuffer(piece, dtype=np.uint8)
+    values = _bytes(piece) if isinstance(piece, bytes) else piece
     data[at : at + values.size] = values
     return at + int(values.size)
 
