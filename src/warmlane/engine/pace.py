@@ -20,7 +20,7 @@ SHORTEST_GAP_MS = 20.0
 """Nobody sees gaps shorter than this, so slices are not cut below it unless the operator says so."""
 
 _MIN_SLICE = 16
-_MIN_SLICE_ASKED = 2
+_MIN_SLICE_ASKED = 1
 _SMOOTHING = 0.1
 
 

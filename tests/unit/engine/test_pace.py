@@ -32,7 +32,7 @@ def test_a_long_prompt_leaves_a_gap_of_some_decode_steps() -> None:
 
 def test_the_operator_may_ask_for_less() -> None:
     assert paced(max_gap_ms=50).slice_length(decode_rows=4, short=False) == 8
-    assert paced(max_gap_ms=1).slice_length(decode_rows=4, short=False) == 2
+    assert paced(max_gap_ms=1).slice_length(decode_rows=4, short=False) == 1
 
 
 def test_before_anything_was_measured_slices_are_short() -> None:
