@@ -71,8 +71,8 @@ def join(parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
 
 
 def cut(data: ByteArray, begin: int, end: int) -> ByteArray | None:
-    """A snapshot of those of its cells that are at the positions from `begin` to `end`, itself if these are all.
-    None if it is of a kind that cannot be cut, or has none of them."""
+    """A snapshot of those of its cells that are at the positions from `begin` to `end`; itself if these are half of
+    them, which a copy would not be worth. None if it is of a kind that cannot be cut, or has none of them."""
     blocks = _blocks(data)
     if blocks is None:
         return None
@@ -83,7 +83,7 @@ def cut(data: ByteArray, begin: int, end: int) -> ByteArray | None:
     wanted = np.flatnonzero((positions >= begin) & (positions < end))
     if not wanted.size:
         return None
-    if wanted.size == n:
+    if 2 * wanted.size >= n:
         return data
     magic, sequence, streams, _ = _HEAD.unpack_from(data.data)
     pieces = [_bytes(_HEAD.pack(magic, sequence, streams, wanted.size)), cells[wanted].ravel()]
