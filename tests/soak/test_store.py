@@ -22,6 +22,8 @@ ROUNDS = 10
 PROCESSES = 2
 KEPT_ROWS = ROWS // 20
 TIMEOUT_S = 1.0
+PATIENT_S = 600.0
+"""The timeout of those that check and prune, and do not ask again."""
 HOLD_S = (0.0, 1.8 * TIMEOUT_S)
 FREE_S = (0.5, 4.0)
 
@@ -36,7 +38,7 @@ async def test_no_row_is_lost_and_the_oldest_go_first(
 ) -> None:
     server: PostgresServer | None = request.getfixturevalue("postgres") if kind == "postgres" else None
     url = server.create("soak") if server is not None else str(tmp_path / "warmlane.db")
-    stores = [await open_store(url) for _ in range(2)]
+    stores = [await open_store(url, timeout_s=PATIENT_S) for _ in range(2)]
     row_bytes = to_columns(row_of(0))["size_bytes"]
     assert isinstance(row_bytes, int)
     gone: set[str] = set()

@@ -19,6 +19,7 @@ from warmlane.engine.protocol import Engine
 from warmlane.host import Binding, ModelGate, ModelHost, TurnTasks
 from warmlane.sessions import Lane, Secrets, SessionDefaults, SessionRegistry
 from warmlane.store import ResponseStore, open_store
+from warmlane.turns.leftovers import Leftovers
 from warmlane.turns.parts import SpineParts
 from warmlane.turns.spine import Spine
 from warmlane.turns.stream import TurnStream
@@ -145,7 +146,13 @@ async def rig(
     host.add("m", loader=load, cold=lane())
     store = wrap_store(await open_store("memory:"))
     parts = SpineParts(
-        host=host, store=store, secrets=secrets, clock=clock, unix_now=lambda: 0.0, output_format=output_format
+        host=host,
+        store=store,
+        secrets=secrets,
+        clock=clock,
+        unix_now=lambda: 0.0,
+        leftovers=Leftovers(now=lambda: 0.0),
+        output_format=output_format,
     )
     if erase_files is not None:
         parts = replace(parts, erase_files=erase_files)

@@ -23,24 +23,33 @@ def drop_warm(parts: SpineParts, response_ids: Iterable[str], tenant: str | None
 
 
 async def forget_turn(parts: SpineParts, row: StoredTurn, before: StoredTurn | None) -> None:
-    """Free what the tiers still keep of a response that was deleted after its session had gone. `before` is the
-    response it continued: what both share stays.
+    """Free what the tiers still keep of a response that was deleted after its session had gone, or that never had one.
+    `before` is the response it continued: what both share stays.
 
-    Of models that are loaded only; an engine that is down is asked no further. Of a row that does not say what was
+    Of models that are loaded only; an engine that is down is asked no further. Where it is not known what was
     prefilled, all of its domain goes.
     """
-    if row.outcome is None or not row.domain:
-        return
     kept = 0
     if before is not None and before.outcome is not None:
         kept = before.outcome.usage.prompt_tokens + before.outcome.usage.output_tokens
-    prompt, at = row.outcome.cache.prompt, row.outcome.usage.prompt_tokens - 1
+    prefilled = _prefilled(parts, row, kept)
+    if prefilled is None or not row.domain:
+        return
+    prompt, at = prefilled
     for binding in parts.host.bindings():
         if binding.name == row.model:
             try:
                 await binding.engine.forget(row.domain, prompt, at=at, keep=min(kept, at))
             except EngineError as error:
                 log.warning("the engine of %s did not forget a response: %s", binding.name, error)
+
+
+def _prefilled(parts: SpineParts, row: StoredTurn, keep: int) -> tuple[bytes, int] | None:
+    """Digest and length of what its KV begins with; None if it has none."""
+    if row.outcome is not None:
+        return row.outcome.cache.prompt, row.outcome.usage.prompt_tokens - 1
+    left = parts.leftovers.take(row.id, created_at=row.created_at)
+    return None if left is None else left.prompt(keep)
 
 
 async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
@@ -55,6 +64,7 @@ async def erase_tenant(parts: SpineParts, tenant: str) -> Erased:
     parts.domains.owe(tenant, [*warm, parts.secrets.domain(tenant, None), *await parts.store.domains(tenant)])
     erased = await parts.store.erase(tenant)
     domains = parts.domains.owe(tenant, erased.domains)
+    parts.leftovers.forget(erased.response_ids)
     drop_warm(parts, [*erased.response_ids, *(card.id for card in parts.host.sessions(tenant))], tenant)
     for domain in domains:
         parts.ledger.forget(domain)

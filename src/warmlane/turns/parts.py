@@ -16,6 +16,7 @@ from warmlane.prompts import SampledLedger
 from warmlane.sessions import Permit, Secrets
 from warmlane.store import ResponseStore
 from warmlane.turns.domains import KnownDomains
+from warmlane.turns.leftovers import Leftovers
 from warmlane.turns.prompting import Prompter
 from warmlane.turns.suspects import Suspects
 from warmlane.turns.traces import TraceLog
@@ -40,6 +41,7 @@ class SpineParts:
     ledger: SampledLedger = field(default_factory=SampledLedger)
     traces: TraceLog = field(default_factory=TraceLog)
     domains: KnownDomains = field(default_factory=KnownDomains)
+    leftovers: Leftovers = field(default_factory=Leftovers)
     metrics: Metrics = field(default_factory=Metrics)
     chat_template: str | None = None
     output_format: str | None = None

@@ -126,6 +126,7 @@ class Spine:
         """
         gone = await self._parts.store.prune(now=self._parts.unix_now(), max_bytes=max_bytes, in_use=self._in_use)
         drop_warm(self._parts, gone, None)
+        self._parts.leftovers.forget(gone)
         return len(gone)
 
     def _in_use(self) -> InUse:

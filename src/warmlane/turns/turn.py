@@ -36,6 +36,7 @@ from warmlane.turns.cancel import CancelFlag, TurnCancelled
 from warmlane.turns.choices import Ask, Choices
 from warmlane.turns.constraint import Constraint, constraint_of
 from warmlane.turns.history import History
+from warmlane.turns.leftovers import Leftover
 from warmlane.turns.parts import ModelPermit, SpineParts
 from warmlane.turns.prompting import Prompt
 from warmlane.turns.reader import ReplyReader
@@ -80,6 +81,7 @@ class Turn:
         self._queued_s = 0.0
         self._validated = False
         self._choices: Choices | None = None
+        self._prefilled: Trace | None = None
         self._lost = False
         self._outcome: Outcome | None = None
         self._history = History()
@@ -120,6 +122,8 @@ class Turn:
         finally:
             self._permit.release()
         if failure is not None:
+            if self._request.background:
+                self._parts.leftovers.note(self._request.response_id, self._leftover())
             await self._stream.finish(Failed(failure, None if self._choices is None else self._choices.spent))
         report(
             self._parts.metrics,
@@ -129,6 +133,15 @@ class Turn:
             queued_s=self._queued_s,
             log_text=self._parts.log_text,
         )
+
+    def _leftover(self) -> Leftover | None:
+        """What this turn has left in the cache though it did not end well."""
+        if self._prefilled is None:
+            return None
+        spent = None if self._choices is None else self._choices.spent
+        if spent is None:
+            return Leftover(self._prefilled.tokens)
+        return Leftover(self._prefilled.tokens, spent.cached_tokens, answered=spent.output_tokens > 0)
 
     async def _run(self) -> None:
         deadline = self._flag.set_at(self._permit.deadline, self._parts.queue_timeout())
@@ -163,7 +176,7 @@ class Turn:
                     async with self._flag.heeded():
                         await registry.flush_after_lease(lease)
                         prompt = await self._prompt(lease, prepared)
-                        trace = self._trace(binding, prompt)
+                        trace = self._prefilled = self._trace(binding, prompt)
                         with self._parts.suspects(binding).watched(fingerprint(lease.domain, prompt.tokens)):
                             choices = await self._generate(lease, prepared, trace, prompt)
                     self._outcome = self._commit(lease, prepared, trace, choices)

@@ -129,6 +129,21 @@ def test_what_was_answered_with_next_to_nothing_is_forgotten(b: Bench, said: str
     b.check_accounts()
 
 
+def test_a_turn_cancelled_in_its_prompt_is_found_by_its_beginning(b: Bench) -> None:
+    text = prompt("secret " * 60)
+    turn = b.submit(text, owner=1, max_tokens=4)
+    b.step()
+    b.scheduler.cancel(turn)
+    b.scheduler.release(OwnerId(1, 1), purge=False)
+    rest(b)
+    asked = b.tokens(text)
+    assert 1 < b.scheduler.cache.reusable(DOMAIN, asked) < asked.size - 1
+    b.scheduler.cache.forget(DOMAIN, digest(asked[:1]), at=1, keep=0)
+
+    assert reused(b, text) == 0
+    b.check_accounts()
+
+
 def test_a_turn_is_found_after_a_restart(tmp_path: Path) -> None:
     b = spilling(tmp_path)
     second, _, _ = converse(b)

@@ -27,7 +27,7 @@ async def test_two_servers_write_while_another_process_locks_the_store_for_long(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = str(tmp_path / "warmlane.db") if kind == "file" else request.getfixturevalue("shared_url")
-    patient = await open_store(url)
+    patient = await open_store(url, timeout_s=60.0)
     await patient.erase("ada")
     stores = [await open_store(url, timeout_s=0.5) for _ in range(2)]
     with locked_often(url, hold_s=(0.0, 1.0), free_s=(0.2, 1.0)):

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from support.holding import HoldingEngine, HoldingStore
 from support.spine import Rig, read, rig
-from warmlane.conversation.events import Failed, Finished
+from warmlane.conversation.events import Delta, Failed, Finished, Started, TurnEvent
 from warmlane.conversation.kept import Conversation
-from warmlane.conversation.turn import Dialect
+from warmlane.conversation.turn import CacheOutcome, Dialect, TurnRequest
 from warmlane.engine.client import WorkerEngine
 from warmlane.engine.config import EngineConfig
 from warmlane.errors import EngineDied, PreviousResponseNotFound, ResponseNotFound, StoreUnavailable, Unavailable
@@ -141,6 +141,81 @@ async def test_what_is_pruned_is_not_warm_any_more(made: Rig) -> None:
     chained = made.ask("more", previous_response_id=first.response_id)
     assert isinstance(await made.failed(chained), PreviousResponseNotFound)
     assert await cached(made, SECRET) < len(SECRET) / 2
+
+
+async def cancelled(r: Rig, text: str, *, told: type[TurnEvent] = Delta, **fields: object) -> TurnRequest:
+    """A response in the background that was cancelled once it had told such an event; its row says that."""
+    asked = r.ask(text, background=True, **fields)
+    await r.store.runs.begin(queued_turn(asked, created_at=0.0))
+    stream = r.start(asked)
+    while not isinstance(await anext(stream), told):
+        pass
+    assert r.spine.cancel(asked.response_id, asked.tenant)
+    assert isinstance((await read(stream))[-1], Failed)
+    await r.idle()
+    await r.store.runs.set_status(asked.response_id, asked.tenant, TurnStatus.CANCELLED)
+    return asked
+
+
+SLOW_SECRET = f"{SECRET}\nSLOW:30 one two three four"
+
+
+@pytest.mark.parametrize(("told", "deleted"), [(Started, True), (Delta, True), (Delta, False)])
+async def test_a_cancelled_response_is_not_warm_once_it_is_deleted(
+    made: Rig, told: type[TurnEvent], deleted: bool
+) -> None:
+    asked = await cancelled(made, SLOW_SECRET, told=told)
+
+    if deleted:
+        await made.spine.delete(asked.response_id, "")
+
+    found = await cached(made, SECRET)
+    assert (found == 0) if deleted else (found > len(SECRET) / 2)
+
+
+async def test_a_cancelled_response_leaves_what_it_continued_warm(made: Rig) -> None:
+    first = made.ask("hello")
+    length = (await made.finished(first)).usage
+    asked = await cancelled(made, SLOW_SECRET, previous_response_id=first.response_id)
+
+    await made.spine.delete(asked.response_id, "")
+
+    again = await made.finished(made.ask("more", previous_response_id=first.response_id))
+    assert again.cache.outcome is CacheOutcome.HIT
+    assert again.cache.cached_tokens >= length.prompt_tokens
+
+
+@pytest.mark.parametrize(("created_at", "found"), [(-1.0, False), (1.0, True)], ids=["before", "elsewhere"])
+async def test_a_cancelled_response_of_an_earlier_process_takes_its_domain_along(
+    made: Rig, created_at: float, found: bool
+) -> None:
+    await cached(made, SECRET)
+    row = queued_turn(made.ask("hello", background=True), created_at=created_at)
+    await made.store.save(structs.replace(row, status=TurnStatus.CANCELLED))
+
+    await made.spine.delete(row.id, "")
+
+    assert (await cached(made, SECRET) > 0) is found
+
+
+async def test_a_response_cancelled_while_it_waited_frees_nothing() -> None:
+    async with rig(capacity=1) as r:
+        await cached(r, SECRET)
+        busy = r.start(r.ask("SLOW:1000 " + "x " * 50))
+        while not isinstance(await anext(busy), Started):
+            pass
+        asked = r.ask("hello", background=True)
+        await r.store.runs.begin(queued_turn(asked, created_at=-1.0))
+        waiting = r.start(asked)
+        await anext(waiting)
+        r.spine.cancel(asked.response_id, "")
+        assert isinstance((await read(waiting))[-1], Failed)
+        busy.close()
+        await r.idle()
+
+        await r.spine.delete(asked.response_id, "")
+
+        assert await cached(r, SECRET) > 0
 
 
 @pytest.mark.parametrize("named", ["conversation", "response"])
