@@ -33,6 +33,10 @@ ENV_PREFIX: Final = "WARMLANE_"
 CONFIG_VARIABLE: Final = "WARMLANE_CONFIG"
 
 
+LEAST_RAM_OF_DISK = ByteSize(16 << 20)
+"""What the disk cache is written from and read into: some hundred tokens of a small model."""
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -138,7 +142,8 @@ class Settings(BaseSettings):
     )
     ram_cache: ByteSize = Field(
         ByteSize(2 << 30),
-        description="Memory for the KV of conversations that left the cells, such as 2GiB; 0 for none.",
+        description="Memory for the KV of conversations that left the cells, such as 2GiB; 0 for none, and at least "
+        "16MiB with --disk-cache, whose files are written from it.",
     )
     disk_cache: Path | None = Field(
         None, description="A folder for the KV of conversations, so that a restart is warm; none by default."
@@ -239,6 +244,11 @@ def load_settings(flags: Mapping[str, object], *, config: Path | None = None) ->
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     if settings.simulated_hash and settings.engine is not EngineKind.SIMULATED:
         raise ConfigError("--simulated-hash works with --engine simulated only; give both or neither.")
+    if settings.disk_cache is not None and not settings.flat and settings.ram_cache < LEAST_RAM_OF_DISK:
+        raise ConfigError(
+            f"--ram-cache {settings.ram_cache.human_readable()} is too little for --disk-cache, whose files are written"
+            f" from that memory; give at least {LEAST_RAM_OF_DISK.human_readable()}, or no --disk-cache."
+        )
     return settings
 
 

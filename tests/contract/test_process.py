@@ -173,6 +173,7 @@ def test_api_keys_guard_every_dialect() -> None:
         (["serve", "--host", "0.0.0.0", "--engine", "simulated"], "--api-key"),
         (["serve", "--api-key", "no-separator"], "TENANT=KEY"),
         (["serve", "--engine", "simulated", "--store", "mysql://x/y"], "--store"),
+        (["serve", "--engine", "simulated", "--disk-cache", "kv", "--ram-cache", "0"], "--ram-cache"),
         (["nonsense"], "nonsense"),
     ],
 )
@@ -202,6 +203,20 @@ def test_a_postgresql_that_is_not_there_is_one_line_and_exit_2() -> None:
     assert "Traceback" not in done.stderr
     assert "cannot be opened" in done.stderr.strip().splitlines()[-1]
     assert "hush" not in done.stderr
+
+
+def test_a_disk_cache_in_use_is_one_line_that_names_whose_and_exit_2(tmp_path: Path) -> None:
+    flags = ("--engine", "simulated", "--disk-cache", str(tmp_path))
+    with live_server(*flags) as server:
+        done = run_cli("serve", *flags, "--store", "memory:", "--port", "0")
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+        assert f"in use by process {server.process.pid}. " in done.stderr.strip().splitlines()[-1]
+        assert server.process.poll() is None
+        server.process.kill()
+        server.process.wait()
+    with live_server(*flags):
+        pass
 
 
 def test_a_port_in_use_is_one_line_and_exit_2() -> None:

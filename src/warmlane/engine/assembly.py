@@ -25,7 +25,6 @@ from warmlane.engine.tiers.writer import ThreadWriter
 _HOT_TOKENS = 8192
 _RAM_BYTES = 2 << 30
 _RAM_BYTES_SIMULATED = 64 << 20
-_STAGING_BYTES = 128 << 20
 
 OpenBackend = Callable[[EngineConfig], Backend]
 
@@ -62,11 +61,14 @@ def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_proce
     return LlamaCppBackend(config)
 
 
-def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend = open_backend) -> Assembled:
-    """Load the model and put a scheduler on it, on the calling thread."""
+def assemble(
+    config: EngineConfig, generation: int, *, serving_pid: int | None = None, open_backend: OpenBackend = open_backend
+) -> Assembled:
+    """Load the model and put a scheduler on it, on the calling thread. `serving_pid` is whom to name to others that
+    want the disk cache as well; by default this process."""
     backend = open_backend(config)
     try:
-        scheduler = _make_scheduler(backend, config)
+        scheduler = _make_scheduler(backend, config, serving_pid)
     except BaseException:
         backend.close()
         raise
@@ -89,15 +91,15 @@ def assemble(config: EngineConfig, generation: int, *, open_backend: OpenBackend
     return Assembled(backend, scheduler, Grammars(backend.tokenizer), info)
 
 
-def _make_scheduler(backend: Backend, config: EngineConfig) -> Scheduler:
+def _make_scheduler(backend: Backend, config: EngineConfig, serving_pid: int | None) -> Scheduler:
     ram_bytes = config.ram_cache_bytes
     if ram_bytes is None:
         ram_bytes = _RAM_BYTES_SIMULATED if config.kind is EngineKind.SIMULATED else _RAM_BYTES
     disk = None
     if config.disk_cache_dir is not None and not config.flat:
-        ram_bytes = max(ram_bytes, _STAGING_BYTES)
         disk = DiskTier(
             Path(config.disk_cache_dir),
+            serving_pid=serving_pid,
             limit_bytes=config.disk_cache_bytes,
             key=_disk_key(backend.info),
             whole=not backend.info.can_truncate,

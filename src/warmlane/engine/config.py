@@ -30,9 +30,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     `hot_tokens` is how many cells warm conversations may keep while no turn runs on them; None is 8192 on a CPU, where
     attention costs by the highest used cell, and all of them elsewhere. `ram_cache_bytes` bounds the snapshots kept in
     memory; None is 2 GiB (64 MiB for the simulated engine), 0 keeps none. `disk_cache_dir` switches the disk tier on,
-    `disk_cache_bytes` bounds it, and `disk_idle_s` is how long a conversation rests before it is written; with a disk
-    tier RAM has at least 128 MiB to write from. `max_inter_token_ms` bounds the gap that a prefill may leave in running
-    streams. A flat engine has no tiers.
+    `disk_cache_bytes` bounds it, and `disk_idle_s` is how long a conversation rests before it is written; a snapshot
+    that has no room in memory is not written to disk either. `max_inter_token_ms` bounds the gap that a prefill may
+    leave in running streams. A flat engine has no tiers.
 
     The `simulated_*` fields concern that backend alone:
     milliseconds of engine time a prefilled token and a decode step take.

@@ -121,6 +121,8 @@ class DecodeThread:
             if command is None:
                 return False
             command(scheduler)
+            # Here as well: who is asked something all the time is never idle for long enough to come to its next step.
+            scheduler.cache.tick()
 
     def _next_command(self, scheduler: Scheduler) -> PostedCommand | None:
         if scheduler.has_work:

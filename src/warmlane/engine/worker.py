@@ -76,8 +76,9 @@ class Reports:
 class Worker:
     """Obeys commands until `Stop`."""
 
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: Reports, *, parent: int) -> None:
         self._reports = reports
+        self._parent = parent
         self._thread: DecodeThread | None = None
         self._assembled: Assembled | None = None
 
@@ -111,7 +112,7 @@ class Worker:
 
     def _start(self, command: Start) -> bool:
         self._thread = DecodeThread(
-            partial(assemble, command.config, command.generation),
+            partial(assemble, command.config, command.generation, serving_pid=self._parent),
             on_outputs=self._on_outputs,
             on_death=_die,
         )
@@ -155,7 +156,7 @@ def serve(directory: Path, *, parent: int) -> None:
     commands = context.socket(zmq.PULL)
     unlimited(commands)
     commands.bind(commands_address(directory))
-    worker = Worker(Reports(context, reports_address(directory)))
+    worker = Worker(Reports(context, reports_address(directory)), parent=parent)
     while os.getppid() == parent:
         if commands.poll(PARENT_POLL_MS) and not worker.obey(decode_command(commands.recv())):
             break

@@ -93,6 +93,11 @@ def test_empty_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
             "--chat-template /does/not/exist does not point to a file; give the path of one that exists.",
         ),
         ({"api_key": ["secret"]}, "--api-key should be TENANT=KEY, both not empty."),
+        (
+            {"disk_cache": "/tmp/kv", "ram_cache": "1MiB"},
+            "--ram-cache 1.0MiB is too little for --disk-cache, whose files are written from that memory; give at "
+            "least 16.0MiB, or no --disk-cache.",
+        ),
         ({"simulated_hash": True}, "--simulated-hash works with --engine simulated only; give both or neither."),
     ],
 )

@@ -216,6 +216,15 @@ async def test_a_restarted_engine_is_warm_from_disk_and_one_at_a_time_has_the_di
         assert (await engine.stats()).disk_segments == 1
 
 
+@pytest.mark.timeout(30)
+async def test_an_engine_that_is_asked_something_all_the_time_writes_what_rests(tmp_path: Path) -> None:
+    config = msgspec.structs.replace(SIMULATED, disk_cache_dir=str(tmp_path / "kv"), disk_idle_s=0.0)
+    async with running("local", config) as engine:
+        await ask(engine, "hi " * 100)
+        while not (await engine.stats()).disk_writes:
+            pass
+
+
 async def test_a_killed_worker_comes_back_to_its_directory(tmp_path: Path) -> None:
     deaths = Deaths()
     config = msgspec.structs.replace(SIMULATED, disk_cache_dir=str(tmp_path / "kv"), disk_idle_s=0.0)

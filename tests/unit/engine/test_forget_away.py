@@ -89,7 +89,7 @@ async def test_a_domain_is_forgotten_on_disk_and_the_others_are_not(tmp_path: Pa
         await d.saved(2)
         d.kill()
         await d.died()
-        (d.folder / "half.tmp").write_bytes(b"what a killed worker was writing")
+        d.files[0].with_suffix(".tmp").write_bytes(b"what a killed worker was writing")
         await d.engine.forget(DOMAIN)
         assert len(d.files) == 1
         assert not list(d.folder.glob("*.tmp"))
@@ -150,10 +150,12 @@ async def test_files_that_cannot_be_removed_are_told(tmp_path: Path) -> None:
     async with down(tmp_path / "kv") as d:
         d.kill()
         await d.died()
-        (d.folder / "odd.kv").mkdir()
+        away = d.folder.rename(tmp_path / "away")
+        d.folder.write_text("not a folder")
         with pytest.raises(EngineFault, match="could not be removed"):
             await d.engine.forget(DOMAIN)
-        (d.folder / "odd.kv").rmdir()
+        d.folder.unlink()
+        away.rename(d.folder)
         await d.engine.forget(DOMAIN)
 
 

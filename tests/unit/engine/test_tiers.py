@@ -16,6 +16,7 @@ from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettin
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.buffers import Buffers
 from warmlane.engine.tiers.disk import DiskTier
+from warmlane.engine.tiers.erasing import erase_domains
 from warmlane.engine.tiers.ram import RamTier
 from warmlane.engine.tiers.writer import InlineWriter, ThreadWriter
 from warmlane.errors import ConfigError
@@ -91,6 +92,19 @@ def test_a_snapshot_larger_than_the_tier_is_refused_and_nothing_is_lost_for_it()
     assert ram.store(DOMAIN, ids("large"), 0, None, filled(10_001)) is None
     assert kept in ram.index
     assert (ram.refusals, ram.evictions) == (1, 0)
+
+
+def test_what_is_larger_than_the_tier_is_not_written_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    b = spilling(tmp_path, ram_bytes=2000)
+    for i in range(2):
+        b.ask(prompt("hi", f"{i}" * 900), owner=i, max_tokens=4)
+    refusals = b.scheduler.stats().ram_refusals
+    b.scheduler.close(60.0)
+    assert refusals >= 2
+    assert not files(tmp_path)
+    assert sum("--ram-cache" in record.message for record in caplog.records) == 1
 
 
 def test_memory_stays_within_its_budget_over_hundreds_of_prompts() -> None:
@@ -286,6 +300,35 @@ def test_what_rests_is_written_while_the_engine_runs_and_not_before(tmp_path: Pa
     assert b.scheduler.stats().disk_writes == 2
 
 
+def test_what_has_left_the_hot_pool_is_written_soon_and_what_is_hot_is_not(tmp_path: Path) -> None:
+    b = bench(hash_mode=True, hot_tokens=400, ram_bytes=1 << 20, disk=opener(tmp_path))
+    b.ask(prompt("hi", "a" * 300), owner=1, max_tokens=4)
+    b.ask(prompt("hi", "b" * 300), owner=2, max_tokens=4)  # for which the first left
+    assert len(b.scheduler.cache.ram.index) == 1
+    b.time.sleep(4.0)
+    b.scheduler.cache.tick()
+    assert not files(tmp_path)
+    b.time.sleep(2.0)
+    b.scheduler.cache.tick()
+    assert [len(s) for s in b.scheduler.cache.ram.index if s.saved] == [len(b.tokens(prompt("hi", "a" * 300))) + 3]
+    assert len(files(tmp_path)) == 1
+    b.time.sleep(31.0)
+    b.scheduler.cache.tick()
+    assert len(files(tmp_path)) == 2
+
+
+def test_a_conversation_that_leaves_between_its_turns_is_not_written_at_each(tmp_path: Path) -> None:
+    b = spilling(tmp_path)
+    said = prompt("hi")
+    for i in range(10):
+        turn = b.ask(said, owner=1, max_tokens=4)
+        said += b.text(turn) + chat(("user", f"{i}"))
+        b.time.sleep(2.0)
+        b.scheduler.cache.tick()
+    assert b.scheduler.stats().spills == 10
+    assert not files(tmp_path)
+
+
 def test_a_hot_chain_that_rests_is_written_too_and_stays_hot(tmp_path: Path) -> None:
     b = bench(hash_mode=True, ram_bytes=1 << 20, disk=opener(tmp_path))
     b.ask(prompt("hi"), owner=1, max_tokens=4)
@@ -313,9 +356,11 @@ def test_files_are_private_and_no_draft_stays(tmp_path: Path) -> None:
     b.scheduler.close(60.0)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(f.stat().st_mode) for f in directory.iterdir()} == {0o600}
-    (directory / "left.tmp").write_bytes(b"half a fi")
+    (file,) = files(directory)
+    file.with_suffix(".tmp").write_bytes(b"half a fi")
+    (directory / "mine.tmp").write_bytes(b"half a fi")
     spilling(directory)
-    assert not list(directory.glob("*.tmp"))
+    assert [path.name for path in directory.glob("*.tmp")] == ["mine.tmp"]
 
 
 def test_one_process_owns_a_directory(tmp_path: Path) -> None:
@@ -348,6 +393,65 @@ def test_a_damaged_file_is_a_miss_and_is_removed(tmp_path: Path, at: int, cut: b
     assert after.text(two) == b.text(one)
     assert not files(tmp_path)
     assert after.scheduler.stats().disk_damaged == 1
+
+
+def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    b = spilling(tmp_path)
+    b.ask(prompt("hi"), owner=1, max_tokens=8)
+    b.scheduler.close(60.0)
+    name = files(tmp_path)[0].stem
+    (tmp_path / "folder.kv").mkdir()
+    (tmp_path / "folder.tmp").mkdir()
+    (tmp_path / f"{name[::-1]}.kv").mkdir()
+    (tmp_path / "dangling.kv").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.kv")
+    before = sorted(tmp_path.iterdir())
+    erase_domains(tmp_path, [b"other-domain-16b"])
+    after = spilling(tmp_path)
+    assert after.placed(after.ask(prompt("hi"), owner=1, max_tokens=8)).disk_tokens > 100
+    assert after.scheduler.stats().disk_damaged == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_is_not_ours_is_left_alone_and_does_not_count(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.kv"
+    theirs.write_bytes(b"key = value\n" * 1000)
+    b = spilling(tmp_path, limit_bytes=4000)
+    assert (b.scheduler.stats().disk_bytes, b.scheduler.stats().disk_damaged) == (0, 0)
+    for i in range(6):
+        b.ask(prompt("hi", f"{i}" * 200), owner=i, max_tokens=4)
+    b.scheduler.close(60.0)
+    erase_domains(tmp_path, [DOMAIN])
+    assert files(tmp_path) == [theirs]
+    assert theirs.stat().st_size == 12_000
+
+
+def test_a_file_of_ours_under_another_name_is_removed_if_it_is_damaged(tmp_path: Path) -> None:
+    b = spilling(tmp_path)
+    b.ask(prompt("hi"), owner=1, max_tokens=8)
+    b.scheduler.close(60.0)
+    (file,) = files(tmp_path)
+    (tmp_path / "copy.kv").write_bytes(file.read_bytes()[:-1])
+    file.unlink()
+    after = spilling(tmp_path)
+    assert after.scheduler.stats().disk_damaged == 1
+    assert not files(tmp_path)
+
+
+def test_what_takes_the_place_of_a_file_does_no_harm(tmp_path: Path) -> None:
+    """Neither where it is read nor where it is written or removed."""
+    b = spilling(tmp_path)
+    b.ask(prompt("hi"), owner=1, max_tokens=8)
+    b.scheduler.close(60.0)
+    after = spilling(tmp_path)
+    (file,) = files(tmp_path)
+    file.unlink()
+    file.mkdir()
+    assert after.placed(after.ask(prompt("hi"), owner=1, max_tokens=8)).cached_tokens == 0
+    after.scheduler.close(60.0)
+    assert after.scheduler.stats().disk_write_errors == 1
+    assert list(tmp_path.glob("*.kv")) == [file]
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_file_that_disappears_is_a_miss(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ _LOCK_NAME = "owner"
 class DirectoryClaim:
     """The right to use a directory, from construction to `release`.
 
-    Raises `ConfigError`, with the owner's process id, if somebody else has it; and if the directory cannot be used.
+    `serving_pid` is the process to stop for the directory to be free, by default this one; that of a worker is its
+    server, which would start another worker. Raises `ConfigError` that names the owner's if somebody else has the
+    directory; and if it cannot be used.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, serving_pid: int | None = None) -> None:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.chmod(0o700)
@@ -36,7 +38,7 @@ class DirectoryClaim:
                 "Stop that process, or give --disk-cache another directory."
             ) from None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(self._descriptor, f"{serving_pid or os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others have the directory. Idempotent."""

@@ -1,6 +1,7 @@
 """The disk tier: snapshots in files, which make a restart warm.
 
-Losing a file loses work, never correctness: whatever is torn, damaged or not ours is a miss and is removed.
+Losing a file loses work, never correctness: whatever is torn or damaged is a miss and is removed, and what is not ours
+is left alone.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.claim import DirectoryClaim
 from warmlane.engine.tiers.ram import RamSegment
 from warmlane.engine.tiers.segment_file import (
-    DRAFT_SUFFIX,
-    SUFFIX,
     Header,
     file_name,
     make_header,
     read_data,
-    read_header,
+    remove_drafts,
+    segment_files,
     sync_directory,
     write_draft,
 )
@@ -69,6 +69,7 @@ class DiskTier:
         self,
         directory: Path,
         *,
+        serving_pid: int | None = None,
         limit_bytes: int,
         key: bytes,
         whole: bool,
@@ -76,7 +77,7 @@ class DiskTier:
         writer: Writer,
         now: Callable[[], float],
     ) -> None:
-        self._claim = DirectoryClaim(directory)
+        self._claim = DirectoryClaim(directory, serving_pid=serving_pid)
         self._directory = directory
         self.limit_bytes = limit_bytes
         self._key = key
@@ -232,13 +233,17 @@ class DiskTier:
                 draft.unlink(missing_ok=True)
                 return
             # Not before it is known that it is still wanted: nobody reads the draft that a killed process leaves.
-            draft.replace(path)
+            try:
+                draft.replace(path)
+            except OSError:
+                _remove(draft)
+                raise
             for other in self._index:
                 if other.path == path:
                     self._bytes -= other.size
                     self._index.remove(other)
             self._index.add(
-                DiskSegment(source.domain, source.tokens, source.start, size, source.owner, self._now(), path, header)
+                DiskSegment(source.domain, header.ids, source.start, size, source.owner, self._now(), path, header)
             )
             self._bytes += size
             self._make_room(0)
@@ -249,7 +254,7 @@ class DiskTier:
         while self._bytes + n_bytes > self.limit_bytes:
             if self._foreign:
                 foreign = self._foreign.pop(0)
-                foreign.path.unlink(missing_ok=True)
+                _remove(foreign.path)
                 self._bytes -= foreign.size
                 continue
             oldest = next(iter(self._index), None)
@@ -268,27 +273,34 @@ class DiskTier:
         if segment in self._index:
             self._index.remove(segment)
             self._bytes -= segment.size
-            segment.path.unlink(missing_ok=True)
+            _remove(segment.path)
 
     def _scan(self) -> None:
         """Index what an earlier process has left, the longest unused first."""
-        for draft in self._directory.glob(f"*{DRAFT_SUFFIX}"):
-            draft.unlink(missing_ok=True)
-        files = [(path.stat().st_mtime_ns, path) for path in self._directory.glob(f"*{SUFFIX}")]
-        for _, path in sorted(files):
-            found = read_header(path)
-            if found is None:
+        remove_drafts(self._directory)
+        for found in segment_files(self._directory):
+            if found.whole is None:
                 self.damaged += 1
-                path.unlink(missing_ok=True)
+                _remove(found.path)
                 continue
-            header, offset = found
+            header, offset = found.whole
             size = offset + header.size
             self._bytes += size
             if header.key != self._key:
-                self._foreign.append(_Foreign(path, size))
+                self._foreign.append(_Foreign(found.path, size))
                 continue
-            self._index.add(DiskSegment(header.domain, header.ids, header.start, size, None, self._now(), path, header))
+            self._index.add(
+                DiskSegment(header.domain, header.ids, header.start, size, None, self._now(), found.path, header)
+            )
         self._make_room(0)
+
+
+def _remove(path: Path) -> None:
+    """A file that cannot be removed must not keep the engine from serving."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.error("%s in the disk cache cannot be removed: %s", path.name, error.strerror)
 
 
 def _set_used(path: Path) -> None:

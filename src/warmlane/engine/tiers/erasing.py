@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from warmlane.engine.tiers.segment_file import DRAFT_SUFFIX, SUFFIX, Header, read_header
+from warmlane.engine.tiers.segment_file import Header, remove_drafts, segment_files
 from warmlane.engine.vectors import common_prefix, digest
 
 
@@ -27,12 +27,10 @@ def erase_prompt(directory: Path, domain: bytes, prompt: bytes, *, at: int, keep
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, Header]]:
-    """The whole files; the others are removed, as nobody can tell whose they are."""
-    for path in sorted(directory.glob(f"*{DRAFT_SUFFIX}")):
-        path.unlink(missing_ok=True)
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
-        found = read_header(path)
-        if found is None:
-            path.unlink(missing_ok=True)
+    """The whole files; damaged ones are removed, as nobody can tell whose they are."""
+    remove_drafts(directory)
+    for found in segment_files(directory):
+        if found.whole is None:
+            found.path.unlink(missing_ok=True)
         else:
-            yield path, found[0]
+            yield found.path, found.whole[0]

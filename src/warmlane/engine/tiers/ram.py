@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from warmlane.engine.tiers.buffers import Buffers
 from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.segments import Segment, SegmentIndex
 from warmlane.engine.vectors import Int32Array, common_prefix
+
+log = logging.getLogger(__name__)
 
 PINNED_SHARE = 1 / 2
 """The share of the tier beyond which being pinned does not help any more."""
@@ -126,6 +129,13 @@ class RamTier:
 
     def _room(self, n_bytes: int) -> ByteArray | None:
         if n_bytes > self.limit_bytes:
+            if not self.refusals:
+                log.warning(
+                    "KV of %d bytes does not fit in the memory for it (--ram-cache, %d bytes): it is kept neither "
+                    "there nor on disk. Said once; counted as ram_refusals",
+                    n_bytes,
+                    self.limit_bytes,
+                )
             self.refusals += 1
             return None
         while (buffer := self._buffers.take(n_bytes)) is None:

@@ -1,4 +1,5 @@
-"""What goes to the disk tier, and when: once it has been idle for a while, before memory runs short, and at the end."""
+"""What goes to the disk tier, and when: soon after it has left the hot pool, once it has been idle for a while, before
+memory runs short, and at the end."""
 
 from __future__ import annotations
 
@@ -11,10 +12,14 @@ from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.tiers.ram import RamSegment, RamTier
-from warmlane.engine.vectors import Int32Array
+from warmlane.engine.vectors import Int32Array, common_prefix
 
 EVERY_S = 1.0
 """How often `tick` looks for something to save."""
+
+LEFT_S = 5.0
+"""How long what has left the hot pool rests before it is saved, if that is less than others rest: a kill costs little,
+and a conversation that leaves between two of its turns is not written at each."""
 
 MOST_PENDING = 4
 RAM_SHARE_KEPT_CLEAN = 0.75
@@ -64,7 +69,7 @@ class Saver:
         self._next_s = now_s + EVERY_S
         full = self._ram.allocated_bytes > RAM_SHARE_KEPT_CLEAN * self._ram.limit_bytes
         for segment in self._ram.index:
-            if not segment.saved and (full or now_s - segment.used_s >= self._idle_s):
+            if not segment.saved and (full or self._rests(segment, now_s - segment.used_s)):
                 self._save(segment)
         for chain in self._pool:
             if not chain.running and now_s - chain.used_s >= self._idle_s:
@@ -117,6 +122,17 @@ class Saver:
             self._save(segment, at_once=True)
         self._disk.close(max(0.0, end_s - time.monotonic()))
         self._settle()
+
+    def _rests(self, segment: RamSegment, idle_s: float) -> bool:
+        """Whether a snapshot has been of no use for so long that it is to be saved."""
+        return idle_s >= self._idle_s or (idle_s >= LEFT_S and not self._is_hot(segment))
+
+    def _is_hot(self, segment: RamSegment) -> bool:
+        n = segment.tokens.size
+        return any(
+            chain.domain == segment.domain and common_prefix(chain.tokens.view, segment.tokens) == n
+            for chain in self._pool
+        )
 
     def _save_chain(self, chain: Chain, *, at_once: bool = False) -> None:
         """Save what of a hot chain no lower tier has."""

@@ -7,8 +7,11 @@ what the snapshot belongs to and carries the snapshot's size and CRC-32; a file 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,8 +20,11 @@ import numpy as np
 from warmlane.engine.backends.base import Allocate, ByteArray
 from warmlane.engine.vectors import Int32Array
 
+log = logging.getLogger(__name__)
+
 SUFFIX = ".kv"
 DRAFT_SUFFIX = ".tmp"
+_STEM = re.compile("[0-9a-f]{40}")
 _MAGIC = b"WLANEKV1"
 _FIXED_BYTES = len(_MAGIC) + 8
 
@@ -35,7 +41,17 @@ class Header(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> Int32Array:
-        return np.frombuffer(self.tokens, dtype="<i4").astype(np.int32)
+        return np.frombuffer(self.tokens, dtype="<i4").astype(np.int32, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of ours, as it lies in a directory; `whole` is its header and the offset of its snapshot, None if the file
+    is damaged. `used_ns` is when it was last of use."""
+
+    path: Path
+    used_ns: int
+    whole: tuple[Header, int] | None
 
 
 def make_header(*, key: bytes, domain: bytes, start: int, tokens: Int32Array, data: ByteArray) -> Header:
@@ -65,6 +81,51 @@ def write_draft(path: Path, header: Header, data: ByteArray) -> tuple[Path, int]
         draft.unlink(missing_ok=True)
         raise
     return draft, _FIXED_BYTES + len(head) + int(data.size)
+
+
+def segment_files(directory: Path) -> list[Found]:
+    """Our files in a directory, the longest unused first; none where there is no directory. A file is ours if it begins
+    as ours do or is named as ours are: anything else is left alone. Raises OSError if the directory cannot be read."""
+    found = [f for path in _regular_files(directory, SUFFIX) if (f := _look_at(path)) is not None]
+    return sorted(found, key=lambda f: (f.used_ns, f.path))
+
+
+def remove_drafts(directory: Path) -> None:
+    """Remove what a process that was killed has left half-written. Raises OSError."""
+    for path in _regular_files(directory, DRAFT_SUFFIX):
+        if _STEM.fullmatch(path.stem):
+            path.unlink(missing_ok=True)
+
+
+def _regular_files(directory: Path, suffix: str) -> list[Path]:
+    """Of that suffix; not through links, which may lead anywhere."""
+    found: list[Path] = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
+                    found.append(Path(entry.path))
+                elif entry.name.endswith(suffix):
+                    log.warning("%s in the disk cache is no regular file; it is left alone", entry.name)
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _look_at(path: Path) -> Found | None:
+    begin, used_ns = b"", 0
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_MAGIC))
+            used_ns = os.fstat(file.fileno()).st_mtime_ns
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("%s in the disk cache cannot be read: %s", path.name, error.strerror)
+    if begin != _MAGIC and not _STEM.fullmatch(path.stem):
+        log.warning("%s in the disk cache is not one of its files; it is left alone", path.name)
+        return None
+    return Found(path, used_ns, read_header(path))
 
 
 def read_header(path: Path) -> tuple[Header, int] | None:
