@@ -23,9 +23,9 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class WarmlaneFacts(msgspec.Struct, frozen=True):
-    """The same facts where the answer is a stream: the `warmlane` object of its last event. `divergence` is there if
-    the prompt left what is cached, with a short excerpt of both sides; `warnings` are those that came too late for the
-    header."""
+    """The same facts in the answer: the `warmlane` object of Messages and Chat, in the last event of a stream.
+    `divergence` is there if less was cached than could be, with a short excerpt of both sides where the prompt left
+    another; `warnings` are those that came too late for the header."""
 
     session_cache: str
     cached_tokens: int

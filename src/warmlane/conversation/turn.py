@@ -113,7 +113,8 @@ class CacheOutcome(StrEnum):
 
 class DivergenceCause(StrEnum):
     """Why a prompt shares less with an earlier turn than all of it. `PREFIX_LEFT`: no turn was named to compare with;
-    it left the longest prefix that is cached in its domain."""
+    it left the longest prefix that is cached in its domain. `EVICTED`: what it shares was computed once, and is not
+    held any more."""
 
     MODEL_CHANGED = "model_changed"
     SYSTEM_CHANGED = "system_changed"
@@ -121,13 +122,15 @@ class DivergenceCause(StrEnum):
     MESSAGES_CHANGED = "messages_changed"
     NOT_FOUND = "not_found"
     PREFIX_LEFT = "prefix_left"
+    EVICTED = "evicted"
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """Where a prompt left the turn it was compared with.
 
-    `offset` is the token both still share up to, `missed_tokens` how many of the earlier turn's come after it. `before`
-    and `now` are short excerpts of the two texts around the first difference.
+    `offset` is the token both still share up to, `missed_tokens` how many of the earlier turn's come after it; of an
+    evicted prefix, how many of those before it had to be computed again. `before` and `now` are short excerpts of the
+    two texts around the first difference.
     """
 
     cause: DivergenceCause
@@ -177,3 +180,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: tuple[TokenLogprob, ...] = ()
     others: tuple[Choice, ...] = ()
     timings: Timings = Timings()
+
+    def without_excerpts(self) -> Outcome:
+        """As it may be kept: with where the prompt left another turn's, but not what that said. It may be deleted."""
+        divergence = self.cache.divergence
+        if divergence is None:
+            return self
+        divergence = msgspec.structs.replace(divergence, before="", now="")
+        return msgspec.structs.replace(self, cache=msgspec.structs.replace(self.cache, divergence=divergence))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from warmlane.conversation.turn import CacheFacts, CacheOutcome, Divergence
+from warmlane.conversation.turn import CacheFacts, CacheOutcome
 from warmlane.engine.protocol import Placed
 from warmlane.engine.vectors import digest
 from warmlane.sessions import Lease, MissReason
+from warmlane.turns.reply import Reply
 
 
-def cache_facts(
-    lease: Lease, placed: Placed, prompt: npt.NDArray[np.int32], *, lost: bool, divergence: Divergence | None
-) -> CacheFacts:
-    """`lost`: most of the prompt was warm once, and is not any more."""
+def cache_facts(lease: Lease, leading: Reply, prompt: npt.NDArray[np.int32]) -> CacheFacts:
+    """Of the reply for which the prompt was computed. Raises `EngineFault` if it was not."""
     return CacheFacts(
-        outcome=_outcome(lease, placed),
-        reason=_reason(lease, lost=lost).value,
-        cached_tokens=placed.cached_tokens,
-        divergence=divergence,
+        outcome=_outcome(lease, leading.placed),
+        reason=_reason(lease, lost=leading.lost).value,
+        cached_tokens=leading.placed.cached_tokens,
+        divergence=leading.divergence,
         prompt=digest(prompt[:-1]),
     )
 

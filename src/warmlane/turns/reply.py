@@ -6,23 +6,19 @@ from collections.abc import Callable, Sequence
 
 from warmlane.conversation.events import Delta, Started
 from warmlane.conversation.messages import Message, Role, Sampled
-from warmlane.conversation.turn import Divergence, DivergenceCause, StopReason
-from warmlane.engine import protocol
+from warmlane.conversation.turn import Divergence, StopReason
 from warmlane.engine.protocol import Chunk, Ended, EndReason, EngineEvent, Placed
 from warmlane.errors import EngineFault
+from warmlane.turns.diagnosis import Diagnosis
 from warmlane.turns.reader import ReplyReader
 
 
 class Reply:
-    """What the engine's events tell. `divergence` is why the prompt leaves the turn it was compared with; where it was
-    compared with none, why it leaves what is cached. `now` is a clock in seconds."""
+    """What the engine's events tell. `now` is a clock in seconds."""
 
-    def __init__(
-        self, reader: ReplyReader, *, compared: bool, divergence: Divergence | None, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, reader: ReplyReader, *, diagnosis: Diagnosis, now: Callable[[], float]) -> None:
         self.reader = reader
-        self.divergence = divergence
-        self._compared = compared
+        self._diagnosis = diagnosis
         self._now = now
         self._placed: Placed | None = None
         self._ended: Ended | None = None
@@ -36,6 +32,16 @@ class Reply:
         return self._placed
 
     @property
+    def lost(self) -> bool:
+        """Whether the engine has given up some of the prompt. Raises `EngineFault` as `placed` does."""
+        return self._diagnosis.lost(self.placed)
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Why so little of the prompt was cached. Raises `EngineFault` as `placed` does."""
+        return self._diagnosis.divergence(self.placed)
+
+    @property
     def cut(self) -> bool:
         """A stop string that the engine does not look for has ended the reply; it must be stopped."""
         return self.reader.stopped is not None and self._ended is None
@@ -44,8 +50,6 @@ class Reply:
         """What to tell of an event of the engine's."""
         if isinstance(event, Placed):
             self._placed, self._placed_at = event, self._now()
-            if self.divergence is None and event.divergence is not None and not self._compared:
-                self.divergence = _prefix_left(event.divergence)
             return [Started(event.prompt_tokens, event.cached_tokens, self.divergence)]
         if isinstance(event, Chunk):
             if not self.reader.n_tokens:
@@ -84,13 +88,3 @@ class Reply:
         if reason is EndReason.STOP and self.reader.whole_calls:
             return StopReason.TOOL_CALLS
         return StopReason(reason.value)
-
-
-def _prefix_left(left: protocol.Divergence) -> Divergence:
-    return Divergence(
-        cause=DivergenceCause.PREFIX_LEFT,
-        offset=left.offset,
-        missed_tokens=left.cached_tokens - left.offset,
-        before=left.cached,
-        now=left.prompt,
-    )

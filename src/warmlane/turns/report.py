@@ -21,7 +21,7 @@ def report(
     log_text: bool = False,
 ) -> None:
     """`outcome` is there once the turn has committed, `failure` if its client was told of one. With `log_text` the line
-    holds the last message asked and the answer."""
+    holds the last message asked, the answer, and both sides of where the prompt left what was cached."""
     end = type(failure).__name__ if failure is not None else outcome.stop_reason.value if outcome else "lost"
     facts: dict[str, object] = {
         "request_id": request.request_id,
@@ -47,8 +47,11 @@ def report(
             "cache": outcome.cache.outcome.value,
             "reason": outcome.cache.reason,
         }
-        if outcome.cache.divergence is not None:
-            facts |= {"diverged": outcome.cache.divergence.cause.value, "diverged_at": outcome.cache.divergence.offset}
+        divergence = outcome.cache.divergence
+        if divergence is not None:
+            facts |= {"diverged": divergence.cause.value, "diverged_at": divergence.offset}
+            if log_text:
+                facts |= {"diverged_before": divergence.before, "diverged_now": divergence.now}
         metrics.prefill_s.labels(request.model).observe(timings.prefill_ms / 1000)
         for kind, n in (
             ("cached", usage.cached_tokens),

@@ -95,15 +95,14 @@ class TraceLog:
             now=_excerpt(now.text, shown),
         )
 
-    def knows_half(self, domain: bytes, now: Trace) -> bool:
-        """Whether a turn of this domain and model has been through at least the first half of this prompt."""
-        half = now.tokens[: (len(now.tokens) + 1) // 2]
+    def known(self, domain: bytes, now: Trace) -> int:
+        """How many leading tokens of this prompt turns of its domain and model have been through."""
         known = self._known.get((domain, now.model))
-        return known is not None and len(half) > 0 and known.has(half)
+        return 0 if known is None else known.longest(now.tokens)
 
 
 class _Prefixes:
-    """Sequences of tokens in the order of their bytes, in which all that begin alike stand together: what begins with
+    """Sequences of tokens in the order of their bytes, in which those that share most stand together: what begins like
     given tokens is found in as many comparisons as the logarithm of how many there are."""
 
     def __init__(self) -> None:
@@ -119,10 +118,11 @@ class _Prefixes:
         """Of one that was added; of equal ones any."""
         del self._sorted[bisect_left(self._sorted, tokens.tobytes())]
 
-    def has(self, prefix: npt.NDArray[np.int32]) -> bool:
-        data = prefix.tobytes()
-        at = bisect_left(self._sorted, data)
-        return at < len(self._sorted) and self._sorted[at].startswith(data)
+    def longest(self, tokens: npt.NDArray[np.int32]) -> int:
+        """How many leading tokens it shares with the one that shares most."""
+        at = bisect_left(self._sorted, tokens.tobytes())
+        beside = self._sorted[max(0, at - 1) : at + 1]
+        return max((common_prefix(np.frombuffer(data, np.int32), tokens) for data in beside), default=0)
 
 
 def tools_digest(tools: Sequence[Tool]) -> bytes:

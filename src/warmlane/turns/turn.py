@@ -12,15 +12,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
-from msgspec import structs
 
 from warmlane.clock import Timer
-from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
+from warmlane.conversation.events import Failed, Finished, Loading, Validated
 from warmlane.conversation.messages import Role
 from warmlane.conversation.turn import (
     Dialect,
-    Divergence,
-    DivergenceCause,
     Outcome,
     Timings,
     TurnRequest,
@@ -35,6 +32,7 @@ from warmlane.turns.cache_facts import cache_facts
 from warmlane.turns.cancel import CancelFlag, TurnCancelled
 from warmlane.turns.choices import Ask, Choices
 from warmlane.turns.constraint import Constraint, constraint_of
+from warmlane.turns.diagnosis import diagnose
 from warmlane.turns.history import History
 from warmlane.turns.leftovers import Leftover
 from warmlane.turns.parts import ModelPermit, SpineParts
@@ -82,7 +80,6 @@ class Turn:
         self._validated = False
         self._choices: Choices | None = None
         self._prefilled: Trace | None = None
-        self._lost = False
         self._outcome: Outcome | None = None
         self._history = History()
         self._deleted = False
@@ -264,35 +261,15 @@ class Turn:
         instructions = _canonical_instructions(self._request)
         return Trace(binding.name, instructions, prompt.tokens, prompt.text, tools_digest(self._request.tools))
 
-    @property
-    def _compared(self) -> str | None:
-        """The turn this one's prompt should extend, if the client named one, or its conversation."""
-        return self._request.compare_to or self._history.previous_response_id
-
-    def _divergence(self, trace: Trace) -> Divergence | None:
-        """Why this turn reuses less than it could, as far as the turn it continues is known."""
-        request = self._request
-        if self._compared is None:
-            return None
-        divergence = self._parts.traces.compare(request.domain, self._compared, trace)
-        if divergence is not None and divergence.cause is DivergenceCause.NOT_FOUND and request.compare_to is None:
-            return None  # stored, but prefilled before this process or too long ago: there is nothing to compare
-        return divergence
-
     async def _generate(self, lease: Lease, prepared: _Prepared, trace: Trace, prompt: Prompt) -> Choices:
         request, prompter, registry = self._request, prepared.asked.prompter, prepared.binding.registry
-        divergence = self._divergence(trace)
+        diagnosis = diagnose(self._parts.traces, request, self._history.previous_response_id, trace)
 
         def reply() -> Reply:
             # Where there is markup the engine sees it too, and a stop string must not match in it.
             parser = prompter.parser(request, prompt, new_call_id=self._new_call_id)
             reader = ReplyReader(parser, stop=request.stop if parser else (), logprobs=request.top_logprobs is not None)
-            return Reply(reader, compared=bool(self._compared), divergence=divergence, now=self._parts.clock.now)
-
-        async def tell(event: TurnEvent) -> None:
-            if isinstance(event, Started) and event.cached_tokens < event.prompt_tokens / 2:
-                self._lost = self._parts.traces.knows_half(request.domain, trace)
-            await self._stream.put(event)
+            return Reply(reader, diagnosis=diagnosis, now=self._parts.clock.now)
 
         markup = prompter.reads_markup(request)
         ask = Ask(
@@ -304,7 +281,7 @@ class Turn:
             pins=prepared.pins,
             thought=prepared.thought,
         )
-        choices = self._choices = Choices(ask, [reply() for _ in range(request.n_choices)], tell)
+        choices = self._choices = Choices(ask, [reply() for _ in range(request.n_choices)], self._stream.put)
         self._parts.domains.note(request.tenant, request.domain)
         if registry.paged:
             await choices.at_once(lease.session, discard=lambda sibling: registry.discard(lease, sibling))
@@ -332,13 +309,12 @@ class Turn:
         for said in reversed(whole):
             prompter.remember(domain, said)
         self._parts.traces.remember(domain, self._request.response_id, trace)
-        placed = leading.placed
         return Outcome(
             message=message,
             stop_reason=first.stop_reason,
             stop_sequence=ended.stop_sequence,
             usage=choices.usage,
-            cache=cache_facts(lease, placed, prompt, lost=self._lost, divergence=leading.divergence),
+            cache=cache_facts(lease, leading, prompt),
             logprobs=first.reader.logprobs,
             others=others,
             timings=Timings(self._queued_s * 1000, leading.ending().prefill_ms, choices.decode_ms),
@@ -364,9 +340,7 @@ class Turn:
     async def _save(self, outcome: Outcome) -> None:
         """Raises `TurnCancelled` if this was begun in the background and its row is gone: deleted, or ended by another
         server that took this one for dead."""
-        # Excerpts of other turns are told once and not kept: those turns may be deleted.
-        kept = structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=None))
-        row = stored_turn(self._request, kept, created_at=self._parts.unix_now())
+        row = stored_turn(self._request, outcome.without_excerpts(), created_at=self._parts.unix_now())
         store, continued = self._parts.store, self._history.continued
         if not self._request.background:
             await store.save(row, continued=continued)

@@ -13,6 +13,7 @@ from warmlane.engine.backends.bytes_vocab import CHAT_TEMPLATE
 from warmlane.engine.protocol import Chunk, Divergence, Ended, EndReason, Placed
 from warmlane.errors import EngineFault
 from warmlane.prompts.formats import detect_format
+from warmlane.turns.diagnosis import Diagnosis
 from warmlane.turns.reader import ReplyReader
 from warmlane.turns.reply import Reply
 
@@ -20,11 +21,11 @@ CALL = '<tool_call>\n{"name":"f","arguments":{}}\n</tool_call>'
 CUT = CALL[: CALL.index("}}")]
 
 
-def reply(*, stop: tuple[str, ...] = (), compared: bool = False) -> Reply:
+def reply(*, stop: tuple[str, ...] = (), diagnosis: Diagnosis | None = None) -> Reply:
     parser = detect_format(CHAT_TEMPLATE).parser([Tool(name="f")], new_call_id=lambda: "id")
     ticks = itertools.count()
     reader = ReplyReader(parser, stop=stop)
-    return Reply(reader, compared=compared, divergence=None, now=lambda: float(next(ticks)))
+    return Reply(reader, diagnosis=diagnosis or Diagnosis(), now=lambda: float(next(ticks)))
 
 
 def ended(reason: EndReason = EndReason.STOP, *, n: int = 9) -> Ended:
@@ -81,13 +82,10 @@ def test_a_stop_string_found_as_the_reply_ends_cuts_nothing_short() -> None:
     assert (made.stop_reason, made.ending().output_tokens) == (StopReason.STOP_SEQUENCE, 2)
 
 
-@pytest.mark.parametrize("compared", [True, False])
-def test_a_prefix_that_was_left_is_told_where_nothing_was_named_to_compare_with(compared: bool) -> None:
-    made = reply(compared=compared)
+def test_the_first_event_says_why_so_little_was_cached() -> None:
+    made = reply()
     (event,) = made.hear(Placed(9, 4, divergence=Divergence(4, 7, "old", "new")))
     assert isinstance(event, Started)
-    if compared:
-        assert event.divergence is None
-    else:
-        assert event.divergence is not None
-        assert (event.divergence.cause, event.divergence.missed_tokens) == (DivergenceCause.PREFIX_LEFT, 3)
+    assert event.divergence is not None
+    assert event.divergence == made.divergence
+    assert (event.divergence.cause, event.divergence.missed_tokens) == (DivergenceCause.PREFIX_LEFT, 3)

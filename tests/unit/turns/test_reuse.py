@@ -98,6 +98,40 @@ async def test_a_turn_whose_cells_were_given_up_says_so(dialect: Dialect, ram_by
             assert two.cache.reason == "evicted"
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
+@pytest.mark.parametrize("dialect", list(Dialect))
+async def test_where_only_the_shared_beginning_is_left_the_rest_was_evicted(dialect: Dialect, named: bool) -> None:
+    """Most of the prompt is cached, and what was lost of it is neither fresh nor due to another's text."""
+    rules = Message(Role.SYSTEM, (Text("The rules: " + "be kind " * 110),))
+    asked: dict[str, object] = {"dialect": dialect, "store": False, "max_output_tokens": 20}
+    async with rig(start_engine=small(n_ctx=2048, ram_cache_bytes=0)) as spine:
+        first = spine.ask((rules, user("hello " + LONG[:600])), **asked)
+        one = await spine.finished(first)
+        for n in range(2):
+            await spine.finished(spine.ask((rules, user(f"{n} " + LONG[:900])), **asked))
+        replayed = (*first.input, said(one.message.text), user("more"))
+        again = spine.ask(replayed, compare_to=first.response_id if named else None, **asked)
+        two = await spine.finished(again)
+    known = one.usage.prompt_tokens + one.usage.output_tokens
+    assert two.usage.prompt_tokens / 2 < two.usage.cached_tokens < known - 500
+    assert two.cache.reason == "evicted"
+    assert two.cache.divergence is not None
+    assert two.cache.divergence.cause is DivergenceCause.EVICTED
+    assert known <= two.cache.divergence.offset <= known + len("<|im_end|>")
+    assert two.cache.divergence.missed_tokens == two.cache.divergence.offset - two.usage.cached_tokens
+    assert two.cache.divergence.before == two.cache.divergence.now == ""
+
+
+async def test_a_little_less_than_was_known_is_not_called_evicted() -> None:
+    """What stands in front of every dialogue goes as well; that tells nothing of this one."""
+    async with rig(start_engine=small(n_ctx=2048, ram_cache_bytes=0)) as spine:
+        asked: dict[str, object] = {"dialect": Dialect.CHAT, "store": False, "max_output_tokens": 1}
+        for beginning, reason in (("x" * 20, "fresh"), ("y" * 40, "evicted")):
+            await spine.finished(spine.ask(beginning + "one", **asked))
+            await flood(spine)
+            assert (await spine.finished(spine.ask(beginning + "two" * 9, **asked))).cache.reason == reason
+
+
 async def test_what_was_never_asked_before_is_fresh_and_another_salts_prompts_do_not_count() -> None:
     async with rig(start_engine=small(n_ctx=2048, ram_cache_bytes=0)) as spine:
         asked: dict[str, object] = {"dialect": Dialect.MESSAGES, "store": False, "max_output_tokens": 1}

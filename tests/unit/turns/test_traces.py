@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -81,18 +82,17 @@ def test_traces_are_bounded_and_the_oldest_go_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "known"),
-    [("abcdef", True), ("abcdxx", True), ("abc", True), ("abcdef" + "x" * 6, True), ("abcdef" + "x" * 7, False)],
+    ("asked", "known"), [("abcdef", 6), ("abcdxx", 4), ("abc", 3), ("abcdefgh", 6), ("abzzzzzz", 2), ("x", 0)]
 )
-def test_a_prompt_is_known_if_its_first_half_was_prefilled(asked: str, known: bool) -> None:
+def test_a_prompt_is_known_as_far_as_a_turn_of_its_domain_and_model_went(asked: str, known: int) -> None:
     log = TraceLog()
     log.remember(A, "r", trace("abcdef"))
-    assert log.knows_half(A, trace(asked)) is known
-    assert not log.knows_half(B, trace(asked))
-    assert not log.knows_half(A, trace(asked, model="n"))
-    assert not log.knows_half(A, trace(""))
+    assert log.known(A, trace(asked)) == known
+    assert log.known(B, trace(asked)) == 0
+    assert log.known(A, trace(asked, model="n")) == 0
+    assert log.known(A, trace("")) == 0
     log.forget(["r"])
-    assert not log.knows_half(A, trace(asked))
+    assert log.known(A, trace(asked)) == 0
 
 
 texts = st.text(alphabet="ab\x00", max_size=9)
@@ -125,11 +125,12 @@ def test_what_is_known_is_what_a_look_at_every_trace_finds(steps: list[tuple[Any
             case _:
                 log.forget_domain(given_[0])
                 kept = {key: t for key, t in kept.items() if key[0] != given_[0]}
-    half = asked[: (len(asked) + 1) // 2]
     for domain in (A, B):
         for model in "mn":
-            known = any(k[0] == domain and t.model == model and t.text.startswith(half) for k, t in kept.items())
-            assert log.knows_half(domain, trace(asked, model=model)) is (known and half != "")
+            mine = [t.text for key, t in kept.items() if key[0] == domain and t.model == model]
+            beginnings = itertools.accumulate(asked)
+            known = sum(any(text.startswith(beginning) for text in mine) for beginning in beginnings)
+            assert log.known(domain, trace(asked, model=model)) == known
 
 
 @pytest.fixture
@@ -198,7 +199,9 @@ async def test_excerpts_are_not_stored_and_a_deleted_turn_is_not_shown(spine: Ri
     assert "secret" in str((await spine.finished(changed)).cache.divergence)
     row = await spine.store.get(changed.response_id, "", now=0.0)
     assert row is not None
-    assert row.outcome.cache.divergence is None
+    kept = row.outcome.cache.divergence
+    assert kept is not None
+    assert (kept.cause, kept.before, kept.now) == (DivergenceCause.SYSTEM_CHANGED, "", "")
     await spine.spine.delete(first.response_id, "")
     again = await spine.finished(spine.ask("more", instructions="be kind", compare_to=first.response_id))
     assert again.cache.divergence == Divergence(cause=DivergenceCause.NOT_FOUND)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from warmlane.api.chat import wire
+from warmlane.api.headers import cache_facts
 from warmlane.conversation.messages import Message
 from warmlane.conversation.tools import TokenLogprob
 from warmlane.conversation.turn import Choice, Outcome, StopReason, Usage
@@ -33,7 +34,12 @@ def render_completion(completion_id: str, *, created: int, model: str, outcome: 
         for index, said in enumerate(choices_of(outcome))
     )
     return wire.Completion(
-        id=completion_id, created=created, model=model, choices=choices, usage=render_usage(outcome.usage)
+        id=completion_id,
+        created=created,
+        model=model,
+        choices=choices,
+        usage=render_usage(outcome.usage),
+        warmlane=cache_facts(outcome.cache),
     )
 
 

@@ -84,6 +84,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: tuple[Choice, ...]
     usage: Usage
+    warmlane: WarmlaneFacts
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, cast
 
+from warmlane.api.headers import cache_facts
 from warmlane.api.messages import wire
 from warmlane.api.messages.caching import Lifetime
 from warmlane.api.messages.thoughts import Thoughts
@@ -21,16 +22,19 @@ STOP_REASONS: dict[StopReason, wire.StopReason] = {
 }
 
 
-_MISS_TYPES: dict[DivergenceCause, Literal["model_changed", "system_changed", "tools_changed", "messages_changed"]] = {
+_MissType = Literal["model_changed", "system_changed", "tools_changed", "messages_changed", "unavailable"]
+
+_MISS_TYPES: dict[DivergenceCause, _MissType] = {
     DivergenceCause.MODEL_CHANGED: "model_changed",
     DivergenceCause.SYSTEM_CHANGED: "system_changed",
     DivergenceCause.TOOLS_CHANGED: "tools_changed",
     DivergenceCause.MESSAGES_CHANGED: "messages_changed",
+    DivergenceCause.EVICTED: "unavailable",
 }
 
 
 def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None:
-    """None where nothing was to be compared, or the prompt extends the other one."""
+    """Of a prompt that was to be compared with another. None where it extends the other and that was still warm."""
     if divergence is None or divergence.cause is DivergenceCause.PREFIX_LEFT:
         return None
     if divergence.cause is DivergenceCause.NOT_FOUND:
@@ -47,13 +51,17 @@ def render_diagnostics(divergence: Divergence | None) -> wire.Diagnostics | None
 
 
 class ReplyRenderer:
-    """Renders what one request is answered with. `lifetime` is that of its last cache breakpoint, if it has any."""
+    """Renders what one request is answered with. `lifetime` is that of its last cache breakpoint, if it has any;
+    `compared` says that it named a message to compare its prompt with."""
 
-    def __init__(self, *, message_id: str, model: str, thoughts: Thoughts, lifetime: Lifetime | None) -> None:
+    def __init__(
+        self, *, message_id: str, model: str, thoughts: Thoughts, lifetime: Lifetime | None, compared: bool
+    ) -> None:
         self._message_id = message_id
         self._model = model
         self.thoughts = thoughts
         self._lifetime = lifetime
+        self._compared = compared
 
     def opening(self, usage: Usage, divergence: Divergence | None) -> wire.Reply:
         """The message before it says anything."""
@@ -61,7 +69,7 @@ class ReplyRenderer:
             id=self._message_id,
             model=self._model,
             usage=self.usage(usage),
-            diagnostics=render_diagnostics(divergence),
+            diagnostics=self._diagnostics(divergence),
         )
 
     def reply(self, outcome: Outcome) -> wire.Reply:
@@ -72,8 +80,12 @@ class ReplyRenderer:
             stop_reason=STOP_REASONS[outcome.stop_reason],
             stop_sequence=outcome.stop_sequence,
             usage=self.usage(outcome.usage),
-            diagnostics=render_diagnostics(outcome.cache.divergence),
+            diagnostics=self._diagnostics(outcome.cache.divergence),
+            warmlane=cache_facts(outcome.cache),
         )
+
+    def _diagnostics(self, divergence: Divergence | None) -> wire.Diagnostics | None:
+        return render_diagnostics(divergence) if self._compared else None
 
     def usage(self, usage: Usage) -> wire.Usage:
         written = self._written(usage)

@@ -56,6 +56,7 @@ class _Preparer:
             model=asked.turn.model,
             thoughts=asked.thoughts,
             lifetime=cache_lifetime(request),
+            compared=asked.turn.compare_to is not None,
         )
 
         def answer(outcome: Outcome) -> bytes:

@@ -65,10 +65,18 @@ class DeltaUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissReason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the prompt did not extend the one of `diagnostics.previous_message_id`. Beside the vendor's fields: the token
-    at which it left it, and excerpts of both texts from there."""
+    """Why the prompt did not reuse the one of `diagnostics.previous_message_id`. Beside the vendor's fields: the token
+    at which it left it, and excerpts of both texts from there. `unavailable`: it left nothing, but what it extends was
+    given up."""
 
-    type: Literal["model_changed", "system_changed", "tools_changed", "messages_changed", "previous_message_not_found"]
+    type: Literal[
+        "model_changed",
+        "system_changed",
+        "tools_changed",
+        "messages_changed",
+        "previous_message_not_found",
+        "unavailable",
+    ]
     cache_missed_input_tokens: int | UnsetType = UNSET
     offset_tokens: int | UnsetType = UNSET
     before: str = ""
@@ -80,7 +88,7 @@ class Diagnostics(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """The message object."""
+    """The message object; `warmlane` is there once it is whole."""
 
     id: str
     role: Literal["assistant"] = "assistant"
@@ -90,6 +98,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="me
     stop_sequence: str | None = None
     usage: Usage
     diagnostics: Diagnostics | None = None
+    warmlane: WarmlaneFacts | UnsetType = UNSET
 
 
 class TokenCount(msgspec.Struct, frozen=True):

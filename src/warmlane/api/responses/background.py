@@ -13,7 +13,6 @@ from typing import cast
 
 import msgspec
 import structlog
-from msgspec import structs
 
 from warmlane.api import jsonio
 from warmlane.api.errors import is_bug, wire_error
@@ -26,7 +25,7 @@ from warmlane.api.responses.render import ResponseFacts, render_response
 from warmlane.api.responses.replay import ended_elsewhere, ending, replay
 from warmlane.api.settings import Edge
 from warmlane.conversation.events import Failed, Finished, Loading, Started, TurnEvent, Validated
-from warmlane.conversation.turn import Outcome, TurnRequest
+from warmlane.conversation.turn import TurnRequest
 from warmlane.errors import Overloaded, ResponseNotFound
 from warmlane.turns.cancel import TurnCancelled
 from warmlane.turns.runs import LoggedEvent
@@ -152,7 +151,7 @@ class _Attended:
         while True:
             match event:
                 case Finished():
-                    self.run.add(self.renderer.event(Finished(_without_excerpts(event.outcome))))
+                    self.run.add(self.renderer.event(Finished(event.outcome.without_excerpts())))
                     self.told_end = True
                     return event
                 case Failed():
@@ -195,15 +194,6 @@ async def _end(edge: Edge, request: TurnRequest, broken: Broken, *, cancelled: b
         _log.warning("the end of a run was not stored; it is tried again", error=unavailable.message)
     except Exception as bug:
         log_unexpected(bug, request.request_id)
-
-
-def _without_excerpts(outcome: Outcome) -> Outcome:
-    """Where the prompt left another turn's, but not what that said: the log is kept, and that turn may be deleted."""
-    divergence = outcome.cache.divergence
-    if divergence is None:
-        return outcome
-    divergence = structs.replace(divergence, before="", now="")
-    return structs.replace(outcome, cache=structs.replace(outcome.cache, divergence=divergence))
 
 
 def _warnings(event: TurnEvent) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from warmlane.api.headers import cache_facts
 from warmlane.api.jsonio import JsonObject
@@ -16,6 +16,7 @@ from warmlane.api.responses.drafts import Seal, output_items
 from warmlane.api.responses.wire import (
     CacheDiagnostics,
     ConversationReference,
+    Diagnosed,
     IncompleteDetails,
     InputTokensDetails,
     OutputItem,
@@ -155,24 +156,33 @@ def wire_usage(usage: Usage) -> ResponseUsage:
 
 
 def _diagnostics(cache: CacheFacts) -> CacheDiagnostics:
-    facts = cache_facts(cache)
-    divergence = cache.divergence
-    if divergence is not None and divergence.cause is DivergenceCause.PREFIX_LEFT:
-        divergence = None  # the vendor's field is about a response that was named
-    if divergence is None or divergence.cause is DivergenceCause.NOT_FOUND:
-        warm = cache.outcome in (CacheOutcome.HIT, CacheOutcome.PREFIX_HIT)
-        kind: Literal["cache_hit", "unavailable", "comparison_response_not_found"]
-        kind = "comparison_response_not_found" if divergence else "cache_hit" if warm else "unavailable"
-        return CacheDiagnostics(kind, facts.session_cache, facts.cached_tokens, facts.cache_miss_reason)
-    shown = bool(divergence.before or divergence.now)
-    return CacheDiagnostics(
-        "cache_miss",
-        facts.session_cache,
-        facts.cached_tokens,
-        facts.cache_miss_reason,
+    told, divergence = cache_facts(cache), cache.divergence
+    facts = CacheDiagnostics(
+        type=_diagnosed(cache),
+        session_cache=told.session_cache,
+        cached_tokens=told.cached_tokens,
+        cache_miss_reason=told.cache_miss_reason,
+        divergence=told.divergence,
+    )
+    if divergence is None or facts.type != "cache_miss":
+        return facts
+    return structs.replace(
+        facts,
         reason="model_changed" if divergence.cause is DivergenceCause.MODEL_CHANGED else "input_changed",
         cache_missed_tokens=divergence.missed_tokens,
         comparison_reusable_tokens=divergence.offset,
-        before=divergence.before if shown else UNSET,
-        now=divergence.now if shown else UNSET,
     )
+
+
+def _diagnosed(cache: CacheFacts) -> Diagnosed:
+    """The vendor's word for it. A miss is one against a response that was named; for one that left another's prefix, or
+    whose own was given up, there is none."""
+    match cache.divergence and cache.divergence.cause:
+        case None:
+            return "cache_hit" if cache.outcome in (CacheOutcome.HIT, CacheOutcome.PREFIX_HIT) else "unavailable"
+        case DivergenceCause.NOT_FOUND:
+            return "comparison_response_not_found"
+        case DivergenceCause.PREFIX_LEFT | DivergenceCause.EVICTED:
+            return "unavailable"
+        case _:
+            return "cache_miss"

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from warmlane.api.jsonio import JsonObject
+from warmlane.conversation.turn import Divergence
 
+Diagnosed = Literal["cache_hit", "cache_miss", "comparison_response_not_found", "unavailable"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -127,18 +129,17 @@ class ReasoningConfig(msgspec.Struct, frozen=True):
 
 
 class CacheDiagnostics(msgspec.Struct, frozen=True):
-    """`prompt_cache_diagnostics`, with facts of our own beside the vendor's fields: what the lane found warm, and on a
-    miss excerpts of both texts from the token on at which the prompt left the other one."""
+    """`prompt_cache_diagnostics`, with the facts of `WarmlaneFacts` beside the vendor's fields, which are about the
+    response that was named to compare with."""
 
-    type: Literal["cache_hit", "cache_miss", "comparison_response_not_found", "unavailable"]
+    type: Diagnosed
     session_cache: str
     cached_tokens: int
     cache_miss_reason: str
     reason: Literal["model_changed", "input_changed"] | UnsetType = UNSET
     cache_missed_tokens: int | UnsetType = UNSET
     comparison_reusable_tokens: int | UnsetType = UNSET
-    before: str | UnsetType = UNSET
-    now: str | UnsetType = UNSET
+    divergence: Divergence | UnsetType = UNSET
 
 
 class ConversationReference(msgspec.Struct, frozen=True):
