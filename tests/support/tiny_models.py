@@ -1,8 +1,8 @@
 """Models with a few random weights, written as GGUF files: llama.cpp's own architectures in a size no package has.
 
-Their vocabulary is bytes and ChatML's control tokens; one of them has pieces of words, as SentencePiece makes them.
-Only printable characters are ever sampled, so a reply goes on to its limit, and replayed text is the tokens that were
-sampled.
+Their vocabulary is bytes and ChatML's control tokens; one of them has pieces of words, as SentencePiece makes them, and
+one has every pair of letters. Only printable characters are ever sampled, so a reply goes on to its limit, and replayed
+text is the tokens that were sampled; but for the one with pairs, whose replies are never what their text would be.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_LETTERS = "abcdefgh"
 _PIECES = ("▁h", "hi", "▁hi", "▁t", "th", "▁th", "he", "▁the", "▁[", "▁▁", "INST", "▁[INST", "▁a", "lo", "llo")
 _INSTRUCTIONS = (
     "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content + ' ' + eos_token }}"
@@ -135,6 +136,24 @@ def _bytes_vocabulary(writer: gguf.GGUFWriter) -> _Vocabulary:
     return _Vocabulary(len(tokens), range(33, 127))
 
 
+def _pairs_vocabulary(writer: gguf.GGUFWriter) -> _Vocabulary:
+    """ChatML's bytes, and each pair of two letters as one token more. Only single letters are ever sampled."""
+    pairs = [(a, b) for a in _LETTERS for b in _LETTERS]
+    tokens = [_spelled(byte) for byte in range(256)] + [a + b for a, b in pairs] + list(_CONTROL)
+    types = [gguf.TokenType.NORMAL] * (256 + len(pairs)) + [gguf.TokenType.CONTROL] * len(_CONTROL)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([f"{a} {b}" for a, b in pairs])
+    writer.add_eos_token_id(tokens.index("<|im_end|>"))
+    writer.add_bos_token_id(tokens.index("<|im_start|>"))
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(_TEMPLATE)
+    return _Vocabulary(len(tokens), [tokens.index(letter) for letter in _LETTERS])
+
+
 def _pieces_vocabulary(writer: gguf.GGUFWriter) -> _Vocabulary:
     """SentencePiece's: it writes a space as `▁`, and puts one in front of the text it is given."""
     letters = [chr(code) for code in range(33, 127)]
@@ -212,7 +231,15 @@ def write_windowed(path: Path, *, seed: int = 3) -> None:
 
 def write_pieces(path: Path, *, seed: int = 4) -> None:
     """Llama with a vocabulary as its second generation had, and a template of that time."""
-    model = _Model(path, "llama", 2, seed, vocabulary=_pieces_vocabulary)
+    _llama(_Model(path, "llama", 2, seed, vocabulary=_pieces_vocabulary))
+
+
+def write_pairs(path: Path, *, seed: int = 5) -> None:
+    """Llama whose replies are letters one by one, where their text would be tokenized in pairs."""
+    _llama(_Model(path, "llama", 2, seed, vocabulary=_pairs_vocabulary))
+
+
+def _llama(model: _Model) -> None:
     model.writer.add_feed_forward_length(N_FF)
     model.writer.add_head_count(_HEADS)
     model.writer.add_head_count_kv(_KV_HEADS)
