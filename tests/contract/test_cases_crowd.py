@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from support.crowd import Guest, answers, churn, empty, guests, resident_bytes
+from support.crowd import Guest, answers, bytes_a_request, empty, guests
 from support.server import LiveServer, live_server
 
 pytestmark = pytest.mark.live
@@ -16,7 +16,9 @@ pytestmark = pytest.mark.live
 SYSTEM = "You guard numbers, and repeat only your own. " * 45
 N_GUESTS = 32
 ROUNDS = 10
-N_REQUESTS = 300
+N_REQUESTS = 900
+BYTES_A_REQUEST = 4500
+"""Measured: 3,000 to 3,700 as the store's page caches fill and each turn leaves a trace; 5,000 with a leak of 2 KiB."""
 
 
 @pytest.fixture
@@ -47,12 +49,10 @@ async def test_a_crowd_behind_one_system_prompt_never_hears_of_each_other() -> N
             assert len(set(alone)) == N_GUESTS
 
 
-async def test_short_requests_of_which_every_third_is_left_leave_nothing(
+@pytest.mark.timeout(300)
+async def test_requests_of_which_every_third_is_left_leave_nothing(
     paged_server: LiveServer, http: httpx.AsyncClient
 ) -> None:
-    await churn(http, first=0, n=N_REQUESTS // 3)
-    await empty(http)
-    before = resident_bytes(paged_server)
-    await churn(http, first=N_REQUESTS // 3, n=2 * N_REQUESTS // 3)
-    await empty(http)
-    assert resident_bytes(paged_server) - before < N_REQUESTS * 64 * 1024
+    grown = await bytes_a_request(paged_server, http, n=N_REQUESTS)
+    print(f"{grown:.0f} bytes a request")
+    assert grown < BYTES_A_REQUEST

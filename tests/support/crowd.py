@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import linear_regression
 
 import httpx
 
@@ -14,6 +15,8 @@ from support.dialects import PATHS, body_of, deltas_of
 from support.server import LiveServer
 
 NAMES = tuple(PATHS)
+DISTINCT = 99
+LOTS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +61,33 @@ async def answers(
     return await asyncio.gather(*map(ask, crowd))
 
 
-async def churn(http: httpx.AsyncClient, *, first: int, n: int, at_once: int = 6) -> None:
-    """`n` short requests, numbered from `first`, at most `at_once` at a time; every third client leaves half-way."""
+async def churn(http: httpx.AsyncClient, *, first: int, n: int, system: str, at_once: int = 6) -> None:
+    """`n` short requests, numbered from `first`, at most `at_once` at a time; every third client leaves half-way. They
+    repeat, so that the cache and what is remembered of replies are soon as large as they get."""
     numbers = iter(range(first, first + n))
 
     async def ask_on() -> None:
         for i in numbers:
-            crowd = [Guest(NAMES[i // 3 % 3], f"request {i}", 2 if i % 3 == 0 else None)]
-            heard = await answers(http, crowd, model="simulated", system="be brief", salt="churn", max_tokens=40)
-            assert f"echo: request {i}".startswith(heard[0])
-            assert crowd[0].leaves_after or heard[0].endswith(str(i))
+            asked = f"request {i % DISTINCT}"
+            crowd = [Guest(NAMES[i // 3 % 3], asked, 2 if i % 3 == 0 else None)]
+            heard = await answers(http, crowd, model="simulated", system=system, salt="churn", max_tokens=40)
+            assert f"echo: {asked}".startswith(heard[0])
+            assert crowd[0].leaves_after or heard[0] == f"echo: {asked}"
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(at_once):
             tasks.create_task(ask_on())
+
+
+async def bytes_a_request(server: LiveServer, http: httpx.AsyncClient, *, n: int, system: str = "be brief") -> float:
+    """How fast the memory of a server and its worker grows over the last two thirds of `n` requests of `churn`."""
+    lot = max(1, n // LOTS)
+    grown: list[tuple[int, int]] = []
+    for first in range(0, n, lot):
+        await churn(http, first=first, n=lot, system=system)
+        await empty(http)
+        grown.append((first + lot, resident_bytes(server)))
+    return linear_regression(*zip(*grown[len(grown) // 3 :], strict=True)).slope
 
 
 async def empty(http: httpx.AsyncClient) -> None:
