@@ -124,14 +124,11 @@ class PrefixCache:
         if own is not None and own.domain == domain and share:
             self._keep_before_cut(own, wanted)
         chain = self.pool.place(owner, domain, tokens, share=share)
-        hot, ram, disk = len(chain), 0, 0
-        if share and self._sharing:
-            ram, disk = self._extend(chain, wanted, prefill_ms_per_token)
-            if self._whole and ram + disk:
-                hot = 0
+        ram, disk = self._extend(chain, wanted, prefill_ms_per_token) if share and self._sharing else (0, 0)
         # Where one prompt has left another, a third may leave them as well.
         self.leave_way_back(chain, branch)
-        return Placement(chain, hot, ram, disk, divergence_at(self._backend.tokenizer, tokens, branch, nearest))
+        divergence = divergence_at(self._backend.tokenizer, tokens, branch, nearest)
+        return Placement(chain, len(chain) - ram - disk, ram, disk, divergence)
 
     def pin(self, domain: bytes, tokens: Int32Array, ttl_s: float) -> None:
         """Give up this prefix after everything else that is not in use, for `ttl_s` from now on."""
@@ -317,9 +314,14 @@ class PrefixCache:
             loaded = self._load(chain.domain, wanted, covered, found[1] if found else covered, ms_per_token)
             # Asked again: a file that was read in vain may have taken the place of what was found.
             found = loaded or self.ram.index.best(chain.domain, wanted, covered)
-            if found is None or not self._restore(chain, *found):
+            if found is None:
                 break
-            gained = len(chain) - (0 if self._whole else covered)
+            restored = self._restore(chain, *found)
+            if self._whole:  # It takes the place of what the chain held, also in vain.
+                covered = ram = disk = 0
+            if not restored:
+                break
+            gained = len(chain) - covered
             ram, disk = (ram, disk + gained) if loaded is not None else (ram + gained, disk)
             if gained >= min(self._settings.least_shared, len(found[0]) / 2):
                 used.append(found[0])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from unit.engine.harness import DOMAIN, Bench, FakeTime, bench, chat
-from warmlane.engine.backends.simulated import SimulatedBackend
+from warmlane.engine.backends.base import ByteArray
+from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.tiers.segments import Segment, SegmentIndex
@@ -167,3 +168,25 @@ def test_a_windows_snapshot_serves_at_its_end_or_behind_what_is_held() -> None:
     assert index.serves(segment, 9, 7)
     near_the_end = Segment(DOMAIN, tokens, 8, 1, None, 0.0)
     assert index.serves(near_the_end, 9, 8)
+
+
+class UnwillingBackend(SimulatedBackend):
+    """Restores nothing."""
+
+    def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
+        return False
+
+
+def test_what_was_given_up_for_a_restore_in_vain_is_not_said_to_be_warm() -> None:
+    """A recurrent model restores into an empty sequence: what that held is lost with the restore."""
+    backend = UnwillingBackend(SimulatedSettings(can_truncate=False, hash_mode=True))
+    b = bench(backend=backend, ram_bytes=1 << 20)
+    stem = "a" * 80
+    b.ask(stem, owner=1, max_tokens=0)
+    b.ask(stem + "b" * 80, owner=2, max_tokens=0)
+    longer = b.scheduler.pool.of(OwnerId(1, 2))
+    assert longer is not None
+    b.scheduler.pool.evict(longer)
+    placed = b.placed(b.ask(stem + "b" * 80, owner=3, max_tokens=0))
+    assert b.scheduler.stats().restore_failures == 1
+    assert (placed.cached_tokens, placed.hot_tokens, placed.ram_tokens) == (0, 0, 0)
