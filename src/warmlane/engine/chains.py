@@ -79,6 +79,11 @@ class ChainPool:
     def __len__(self) -> int:
         return len(self._chains)
 
+    @property
+    def free_sequences(self) -> int:
+        """Sequences that no chain has."""
+        return len(self._free_seqs)
+
     def of(self, owner: OwnerId) -> Chain | None:
         """The chain this owner holds, if any."""
         return self._owners.get(owner)

@@ -81,6 +81,7 @@ class Bench:
     scheduler: Scheduler
     time: FakeTime
     grammars: Grammars
+    hot_tokens: int | None = None
     events: dict[int, list[TurnEvent]] = field(default_factory=lambda: defaultdict(list))
     order: list[int] = field(default_factory=list)
     n_turns: int = 0
@@ -201,6 +202,7 @@ def bench(
     hot_tokens: int | None = None,
     ram_bytes: int = 0,
     least_shared: int = 64,
+    pace: Pace | None = None,
     disk: Callable[[SimulatedBackend, FakeTime], DiskTier] | None = None,
     time: FakeTime | None = None,
     backend: SimulatedBackend | None = None,
@@ -222,8 +224,9 @@ def bench(
         flat=flat,
         now=time.now,
         entropy=lambda: 7,
-        pace=Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
+        pace=pace
+        or Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
         cache=CacheSettings(hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=least_shared),
         disk=disk(backend, time) if disk else None,
     )
-    return Bench(backend, scheduler, time, GRAMMARS)
+    return Bench(backend, scheduler, time, GRAMMARS, hot_tokens)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from unit.engine.harness import Bench, bench, chat
+from unit.engine.harness import Bench, FakeTime, bench, chat
 from warmlane.engine.backends.base import Decoded, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
-from warmlane.engine.protocol import OwnerId
+from warmlane.engine.pace import Pace
+from warmlane.engine.protocol import Chunk, OwnerId
 
 STEM = "You answer in hashes. " * 20
 
@@ -122,3 +124,41 @@ def test_eight_thousand_tokens_beside_a_stream_leave_no_gap_in_it() -> None:
     b.run()
     assert b.text(stream) == "s" * 400
     assert b.text(long) == "ok"
+
+
+@pytest.mark.parametrize("n_streams", [1, 4])
+@pytest.mark.parametrize("prefill_ms", [0.5, 2.0, 5.0])
+def test_a_long_prefill_leaves_streams_gaps_of_less_than_ten_of_their_steps(prefill_ms: float, n_streams: int) -> None:
+    """By the engine's own choice of slices; and it is no slower for it than the room in the steps allows."""
+    time, decode_s = FakeTime(), 0.011
+    settings = SimulatedSettings(n_cells=16384, prefill_s_per_token=prefill_ms / 1e3, decode_s=decode_s)
+    backend = SimulatedBackend(settings, now=time.now, sleep=time.sleep)
+    b = bench(backend=backend, time=time, capacity=8, pace=Pace(n_batch=backend.info.n_batch))
+    streams = [b.submit(chat(("user", f"EMIT:{n}" + "s" * 900))) for n in range(n_streams)]
+    while not all(b.text(stream) for stream in streams):
+        b.step()
+    calm = gaps_until(b, streams, lambda: all(len(b.text(stream)) > 100 for stream in streams))
+    began = time.now()
+    long = b.submit(chat(("user", "l" * 4000 + " EMIT:ok")))
+    beside = gaps_until(b, streams, lambda: bool(b.text(long)))
+    assert statistics.median(calm) == pytest.approx(decode_s)
+    assert len(beside) > 10 * n_streams
+    assert max(beside) < 10 * decode_s
+    assert time.now() - began < 2 * 4000 * prefill_ms / 1e3
+    b.run()
+    assert [b.text(stream) for stream in streams] == [f"{n}" + "s" * 900 for n in range(n_streams)]
+
+
+def gaps_until(b: Bench, streams: Sequence[int], over: Callable[[], bool]) -> list[float]:
+    """Seconds between one chunk of a stream and its next, of all of them."""
+    gaps: list[float] = []
+    last = dict.fromkeys(streams, b.time.now())
+    while not over():
+        said = {stream: len(b.events[stream]) for stream in streams}
+        b.step()
+        for stream in streams:
+            for event in b.events[stream][said[stream] :]:
+                assert isinstance(event, Chunk)
+                gaps.append(b.time.now() - last[stream])
+                last[stream] = b.time.now()
+    return gaps
