@@ -18,8 +18,8 @@ N_GUESTS = 32
 ROUNDS = 10
 N_REQUESTS = 900
 BYTES_A_REQUEST = 8192
-"""Measured: 2,900 to 3,700 as the store's page caches fill and each turn leaves a trace. The soak goes on until they are
-full, and has a closer bound."""
+"""Measured: 2,900 to 3,700 as the store's page caches fill and each turn leaves a trace. The soak goes on until they
+are full, and has a closer bound."""
 
 
 @pytest.fixture
