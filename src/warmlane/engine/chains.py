@@ -24,8 +24,9 @@ class NoSequence(Exception):
 @dataclass(slots=True, eq=False)
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
-    pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its
-    last snapshot on the way was taken; another is to be taken at each length in `stops`."""
+    pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its last snapshot on
+    the way was taken; another is to be taken at each length in `stops`. `runs` are the lengths at which batches went
+    on with it: cells of one batch are likely to lie side by side, those of two are not."""
 
     seq: int
     domain: bytes
@@ -38,6 +39,7 @@ class Chain:
     kept: int = 0
     kept_at: int = 0
     stops: set[int] = field(default_factory=set)
+    runs: IntVector = field(default_factory=IntVector)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -133,11 +135,13 @@ class ChainPool:
             self.table.hold(shared)
             chain.cells.extend(shared)
             chain.tokens.extend(wanted[:length])
+            chain.runs.extend(best.runs.view[: int(np.searchsorted(best.runs.view, length))])
             self._touch(best)
         return self._start(chain)
 
     def grow(self, chain: Chain, tokens: Int32Array) -> None:
         """The backend has computed these tokens at the end of the chain."""
+        chain.runs.append(len(chain))
         chain.cells.extend(self.table.take(int(tokens.size)))
         chain.tokens.extend(tokens)
 
@@ -153,6 +157,7 @@ class ChainPool:
         self.table.give_back(chain.cells.view[length:].copy())
         chain.cells.truncate(length)
         chain.tokens.truncate(length)
+        chain.runs.truncate(int(np.searchsorted(chain.runs.view, length)))
         chain.kept = min(chain.kept, length)
         chain.kept_at = min(chain.kept_at, length)
         return True

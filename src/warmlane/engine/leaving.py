@@ -19,13 +19,16 @@ from warmlane.engine.tiers.ram import RamTier
 from warmlane.engine.vectors import Int32Array
 
 LEAST_PIECE: Final = 16
-"""Tokens that are copied in a step whatever it costs, so that there is an end."""
+"""Batches whose cells are copied in a step whatever it costs, so that there is an end."""
+
+MOST_OF_MEMORY: Final = 1 / 8
+"""The share of the RAM tier that a chain may take to leave bit by bit: for a while it is there twice."""
 
 
 @dataclass(slots=True, eq=False)
 class _Departure:
     """`parts` are snapshots of the cells from `start` to `reached`, of the sequence of `tokens`, in memory that the RAM
-    tier has `lent`. `cell_ms` is what one cell by itself takes, which is the most that any takes."""
+    tier has `lent`. `cell_ms` is what one cell by itself takes, and about what all that lie side by side take."""
 
     chain: Chain
     tokens: Int32Array
@@ -40,9 +43,12 @@ class _Departure:
         return int(self.tokens.size) - self.reached
 
     def piece(self, room_ms: float) -> int:
-        """How many cells surely fit into the time, `LEAST_PIECE` at least."""
-        fitting = self.rest if self.cell_ms <= 0 else max(LEAST_PIECE, room_ms / self.cell_ms)
-        return int(min(self.rest, fitting))
+        """How many cells fit into the time, those of `LEAST_PIECE` batches at least."""
+        runs = self.chain.runs.view
+        first = int(np.searchsorted(runs, self.reached, side="right"))
+        fitting = runs.size if self.cell_ms <= 0 else max(LEAST_PIECE, room_ms / self.cell_ms)
+        last = int(min(first + fitting - 1, runs.size))
+        return self.rest if last >= runs.size else int(runs[last]) - self.reached
 
 
 class Leaver:
@@ -55,12 +61,22 @@ class Leaver:
         self._ram = ram
         self._now = now
         self._departure: _Departure | None = None
+        self._joins = True
         self.spills = 0
+
+    @property
+    def leaving(self) -> Chain | None:
+        """The chain that is on its way."""
+        return self._departure.chain if self._departure is not None else None
 
     @property
     def busy(self) -> bool:
         """Whether a chain is on its way."""
         return self._departure is not None
+
+    def takes(self, chain: Chain, start: int) -> bool:
+        """Whether it is worth while to take this chain out bit by bit, and the backend's snapshots can be joined."""
+        return self._joins and len(chain) - start > LEAST_PIECE
 
     def begin(self, chain: Chain, start: int) -> None:
         """Take this idle chain out, whose first `start` tokens are safe. None is on its way."""
@@ -95,12 +111,20 @@ class Leaver:
             if not self._copy(leaving, 1):
                 return False
             leaving.cell_ms = (self._now() - began) * 1e3
+            if not self._can_go_on(leaving):
+                return False
         while leaving.rest:
             if not self._copy(leaving, leaving.piece(room_ms - (self._now() - began) * 1e3)):
                 return False
             if room_ms - (self._now() - began) * 1e3 < LEAST_PIECE * leaving.cell_ms:
                 break
         return True
+
+    def _can_go_on(self, leaving: _Departure) -> bool:
+        """Whether the first part can be joined to others, and there is memory for all of them twice."""
+        part = leaving.parts[0]
+        self._joins = self._backend.joined([part], lambda n: np.empty(n, dtype=np.uint8)) is not None
+        return self._joins and int(part.size) * (leaving.rest + 1) <= MOST_OF_MEMORY * self._ram.limit_bytes
 
     def _is_as_it_was(self, leaving: _Departure) -> bool:
         chain = leaving.chain

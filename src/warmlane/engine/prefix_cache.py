@@ -6,6 +6,7 @@ loses work, never correctness; every tier is bounded by its domain and verified 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from functools import partial
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.divergence import divergence_at
-from warmlane.engine.leaving import LEAST_PIECE, Leaver
+from warmlane.engine.leaving import Leaver
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
 from warmlane.engine.tiers.pins import Pins
@@ -144,15 +145,14 @@ class PrefixCache:
             self._rescue(chain)
         self.pool.release(owner, purge=purge)
 
-    def forget(self, domain: bytes, prompt: bytes, *, at: int, keep: int) -> None:
+    def forget(self, domain: bytes, prompt: bytes, *, at: int, keep: int) -> bool:
         """See `protocol.Engine.forget`. Who asked the same is not told apart: to forget too much costs work; too
-        little, a promise."""
-        if not prompt:
-            self._forget(domain, IntVector().view, keep)
-        for tokens in self._beginning_with(domain, prompt, at):
-            self._forget(domain, tokens, keep)
+        little, a promise. False if a file could not be removed."""
+        named = self._beginning_with(domain, prompt, at) if prompt else [IntVector().view]
+        forgot = [self._forget(domain, tokens, keep) for tokens in named]
+        return all(forgot)
 
-    def _forget(self, domain: bytes, tokens: Int32Array, keep: int) -> None:
+    def _forget(self, domain: bytes, tokens: Int32Array, keep: int) -> bool:
         """What extends `keep` of these tokens; everything of the domain if there are none."""
         for chain in self.pool:
             if chain.running or chain.domain != domain:
@@ -162,7 +162,7 @@ class PrefixCache:
             elif chain.owner is None and common_prefix(chain.tokens.view, tokens) > keep:
                 self._cut(chain, keep)
         self.pins.forget(domain, tokens, keep=keep)
-        self._saver.forget_domain(domain, tokens, keep=keep)
+        return self._saver.forget_domain(domain, tokens, keep=keep)
 
     def _cut(self, chain: Chain, keep: int) -> None:
         # One that cannot be cut is dropped by the pool; an empty one is of no use.
@@ -210,6 +210,10 @@ class PrefixCache:
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
+        if self.leaver.leaving is not None and self._is_taken_soon(self.leaver.leaving):
+            self.leaver.stay()
+        if self.leaver.busy and self._idle_cells() > hot_tokens:
+            self.leaver.go_on(math.inf)
         while self._idle_cells() > hot_tokens and self.pool.evict_one():
             pass
         if not busy or not self.ram.limit_bytes or self.leaver.busy:
@@ -218,7 +222,7 @@ class PrefixCache:
         for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
             if not self.pool.table.only_holder(chain.cells.view) or self._is_taken_soon(chain):
                 continue
-            if bit_by_bit and len(chain) - (start := self._kept_to(chain)) > LEAST_PIECE:
+            if bit_by_bit and self.leaver.takes(chain, start := self._kept_to(chain)):
                 self.leaver.begin(chain, start)
                 return
             self.pool.evict(chain)

@@ -131,6 +131,7 @@ class Scheduler:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
+            self.cache.leaver.stay()
             self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
@@ -140,6 +141,7 @@ class Scheduler:
         """Save what is warm to the disk tier, for at most this long. No turn goes on afterwards."""
         for turn in tuple(self._order):
             self._detach(turn)
+        self.cache.leaver.stay()
         self.cache.close(timeout_s)
 
     def stats(self) -> EngineStats:
@@ -164,9 +166,9 @@ class Scheduler:
         leaver = self.cache.leaver
         if not self._order.any:
             leaver.stay()
-        if not leaver.busy:
-            return False
         decoding = bool(self._order.decoding)
+        if not leaver.busy or (decoding and self._leaving and self._order.queue):  # prompts have every second step
+            return False
         leaver.go_on(self._pace.room_ms if decoding else math.inf)
         self._changed = self._changed or not leaver.busy
         return decoding

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,10 +22,14 @@ DOMAIN = b"domain-of-tenant"
 
 
 class Copying(SimulatedBackend):
-    """Notes how many cells each copy took; `refuses` makes it take none."""
+    """Notes how many cells each copy took; `refuses` makes it take none, and without `joins` parts stay parts."""
 
     copied: tuple[int, ...] = ()
     refuses = False
+    joins = True
+
+    def joined(self, parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
+        return super().joined(parts, allocate) if self.joins else None
 
     def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
         if self.refuses:
@@ -33,19 +40,20 @@ class Copying(SimulatedBackend):
         return super().snapshot(seq, start, allocate, end=end)
 
 
-def start(*, ram_bytes: int = 1 << 20) -> tuple[Bench, Copying]:
-    """A conversation of owner 0 that has just ended beside a running one."""
+def start(*, ram_bytes: int = 1 << 20, hot_tokens: int = 1000, begun: bool = True) -> tuple[Bench, Copying]:
+    """A conversation of owner 0 that has ended beside a running one, and has `begun` to leave."""
     time = FakeTime()
     settings = SimulatedSettings(n_cells=2000, n_seq_max=5, hash_mode=True, snapshot_s_per_token=CELL_MS / 1e3)
     backend = Copying(settings, now=time.now, sleep=time.sleep)
-    b = bench(backend=backend, time=time, hot_tokens=1000, ram_bytes=ram_bytes, least_shared=8)
-    ended = b.submit(ENDED, owner=0, max_tokens=5)
-    b.submit(RUNNING, owner=1, max_tokens=500)
+    b = bench(backend=backend, time=time, hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=8)
+    ended = b.submit(ENDED, owner=0, max_tokens=200)
+    b.submit(RUNNING, owner=1, max_tokens=900)
     while not b.events[ended] or not hasattr(b.events[ended][-1], "reason"):
         b.step()
     assert not b.scheduler.cache.leaver.busy
-    b.step()
-    assert b.scheduler.cache.leaver.busy
+    if begun:
+        b.step()
+        assert b.scheduler.cache.leaver.busy
     return b, backend
 
 
@@ -63,10 +71,11 @@ def test_it_leaves_bit_by_bit_and_can_be_had_again() -> None:
     b, backend = start()
     assert b.scheduler.pool.of(OwnerId(1, 0)) is not None
     took = leave(b)
-    assert SHORTEST_GAP_MS < max(took) == pytest.approx(LEAST_PIECE * CELL_MS)
+    assert SHORTEST_GAP_MS < max(took[1:]) == pytest.approx(LEAST_PIECE * CELL_MS)
     assert backend.copied[0] == 1
-    assert set(backend.copied[1:-1]) == {LEAST_PIECE}
-    assert sum(backend.copied) == len(ENDED) + 4
+    assert backend.copied[1] == len(ENDED) - 1 + LEAST_PIECE - 1  # its prompt was one batch
+    assert set(backend.copied[2:-1]) == {LEAST_PIECE}
+    assert sum(backend.copied) == len(ENDED) + 199
     assert b.scheduler.pool.of(OwnerId(1, 0)) is None
     stats = b.scheduler.stats()
     assert (stats.spills, stats.ram_segments) == (1, 1)
@@ -75,14 +84,19 @@ def test_it_leaves_bit_by_bit_and_can_be_had_again() -> None:
     assert (b.placed(again).ram_tokens, b.placed(again).hot_tokens) == (len(ENDED), 0)
 
 
-def test_prompts_wait_for_the_steps_in_which_cells_are_copied() -> None:
-    b, _ = start()
-    newcomer = b.submit("z" * 300, owner=2, max_tokens=1)
-    n_steps = len(leave(b))
-    assert n_steps > 5
-    assert not b.events[newcomer]
-    b.run()
-    assert b.ended(newcomer)
+def test_copying_takes_every_second_step_beside_a_prompt() -> None:
+    b, backend = start()
+    newcomer = b.submit("z" * 3000, owner=2, max_tokens=1)
+    copies, lengths = [], []
+    while b.scheduler.cache.leaver.busy:
+        b.step()
+        chain = b.scheduler.pool.of(OwnerId(1, newcomer))
+        copies.append(len(backend.copied))
+        lengths.append(len(chain) if chain is not None else 0)
+    copied = [b > a for a, b in pairwise(copies)]
+    computed = [b > a for a, b in pairwise(lengths)]
+    assert sum(copied) > 5
+    assert [not c for c in copied] == computed
 
 
 def test_all_of_it_leaves_at_once_where_nothing_decodes() -> None:
@@ -100,10 +114,11 @@ def test_it_stays_once_nobody_runs_any_more() -> None:
     b.scheduler.cancel(1)
     b.step()
     assert not b.scheduler.cache.leaver.busy
-    assert b.scheduler.pool.of(OwnerId(1, 0)) is not None
+    chain = b.scheduler.pool.of(OwnerId(1, 0))
+    assert chain is not None
     assert b.scheduler.stats().ram_segments == 0
-    again = b.ask(ENDED + "so", owner=2, max_tokens=3)
-    assert b.placed(again).hot_tokens == len(ENDED)
+    more = (*chain.tokens.view.tolist(), 65, 66)
+    assert b.placed(b.ask(more, owner=2, max_tokens=3)).hot_tokens == len(more) - 2
 
 
 def test_it_stays_if_it_goes_on_meanwhile() -> None:
@@ -113,9 +128,10 @@ def test_it_stays_if_it_goes_on_meanwhile() -> None:
     assert chain is not None
     more = (*chain.tokens.view.tolist(), 65, 66)
     again = b.submit(more, owner=0, max_tokens=40)
-    assert len(leave(b)) > 0
+    b.step()
+    assert not b.scheduler.cache.leaver.busy
     b.run()
-    assert b.placed(again).cached_tokens >= len(more) - 2
+    assert b.placed(again).hot_tokens >= len(more) - 2
     lonely = bench(hash_mode=True)
     assert b.text(again) == lonely.text(lonely.ask(more, max_tokens=40))
 
@@ -145,10 +161,30 @@ def test_a_copy_that_fails_makes_it_leave_at_once() -> None:
     assert b.scheduler.stats().spills == 1
 
 
-def test_what_is_copied_counts_as_memory_of_the_tier() -> None:
-    b, _ = start(ram_bytes=2000)
-    ram = b.scheduler.cache.ram
-    while b.scheduler.cache.leaver.busy:
-        assert ram.allocated_bytes <= ram.limit_bytes
-        b.step()
+def test_what_would_take_much_of_the_memory_twice_leaves_at_once() -> None:
+    b, backend = start(ram_bytes=20_000, begun=False)
+    b.step()
+    assert backend.copied == (1,)
+    assert not b.scheduler.cache.leaver.busy
     assert b.scheduler.pool.of(OwnerId(1, 0)) is None
+    assert b.scheduler.stats().ram_segments == 1
+
+
+def test_where_snapshots_cannot_be_joined_it_leaves_at_once_and_so_does_the_next() -> None:
+    b, backend = start(begun=False)
+    backend.joins = False
+    b.step()
+    assert backend.copied == (1,)
+    assert b.scheduler.pool.of(OwnerId(1, 0)) is None
+    b.submit(ENDED[::-1], owner=2, max_tokens=5)
+    while b.scheduler.stats().spills < 2:
+        b.step()
+    assert backend.copied == (1,)
+
+
+def test_the_rest_is_copied_at_once_where_there_is_too_much_idle() -> None:
+    b, backend = start(hot_tokens=500)
+    b.submit(RUNNING[::-1] * 6, owner=2, max_tokens=1)
+    leave(b)
+    assert backend.copied[3] > 5 * LEAST_PIECE
+    assert sum(backend.copied[:4]) == len(ENDED) + 199

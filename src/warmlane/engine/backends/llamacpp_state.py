@@ -59,7 +59,7 @@ def join(parts: Sequence[ByteArray], allocate: Allocate) -> ByteArray | None:
     for index, block in enumerate(first):
         at = _put(data, at, block.heading)
         n_bytes = block.n_rows * block.bytes_per_cell * sum(counts)
-        rows = data[at : at + n_bytes].reshape(block.n_rows, -1)
+        rows = data[at : at + n_bytes].reshape(block.n_rows, block.bytes_per_cell * sum(counts))
         column = 0
         for part, layout, n in zip(parts, layouts, counts, strict=True):
             assert layout is not None
