@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from warmlane.engine.config import EngineConfig
-from warmlane.engine.forgetting import Forgotten, OwedForgets, forget_files
+from warmlane.engine.forgetting import NOT_REMOVED, Forgotten, OwedForgets, forget_files
 from warmlane.engine.messages import (
     AskStats,
     Cancel,
@@ -31,7 +31,7 @@ from warmlane.engine.process import WorkerProcess, describe_exit
 from warmlane.engine.protocol import EngineEvent, EngineInfo, GenerateRequest, OwnerId, TextPiece
 from warmlane.engine.stats import EngineStats
 from warmlane.engine.turns import TurnTable
-from warmlane.errors import ConfigError, EngineDied
+from warmlane.errors import ConfigError, EngineDied, EngineFault
 
 log = logging.getLogger(__name__)
 
@@ -183,10 +183,12 @@ class WorkerEngine:
         what = Forgotten(domain, prompt, at, keep)
         while self.ready:
             try:
-                await self._ask(lambda call: _command(call, what))
-                return
+                answer = await self._ask(lambda call: _command(call, what))
             except EngineDied:
                 continue  # with what it had in memory; what it had on disk is another's, or nobody's
+            if isinstance(answer, Done) and not answer.ok:
+                raise EngineFault(NOT_REMOVED)
+            return
         self._owed.add(what)
         await forget_files(self._config.disk_cache_dir, what)
 

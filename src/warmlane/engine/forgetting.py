@@ -10,6 +10,8 @@ from typing import Final
 from warmlane.engine.tiers.erasing import erase_domains, erase_prompt
 from warmlane.errors import EngineFault
 
+NOT_REMOVED: Final = "The files of the disk cache could not be removed."
+
 MAX_PROMPTS: Final = 1000
 """Prompts that are remembered singly. Beyond, their domains are forgotten whole: that costs work, and breaks no
 promise."""
@@ -53,7 +55,7 @@ async def forget_files(directory: str | None, what: Forgotten) -> None:
     try:
         await asyncio.to_thread(_erase, Path(directory), what)
     except OSError as error:
-        raise EngineFault("The files of the disk cache could not be removed.") from error
+        raise EngineFault(NOT_REMOVED) from error
 
 
 def _erase(directory: Path, what: Forgotten) -> None:

@@ -12,13 +12,14 @@ from typing import TypeVar
 
 from warmlane.engine.assembly import Assembled, OpenBackend, assemble, open_backend
 from warmlane.engine.config import EngineConfig
+from warmlane.engine.forgetting import NOT_REMOVED
 from warmlane.engine.messages import TurnOutput
 from warmlane.engine.protocol import EngineEvent, EngineInfo, GenerateRequest, OwnerId, TextPiece
 from warmlane.engine.scheduler import Scheduler
 from warmlane.engine.stats import EngineStats
 from warmlane.engine.thread import DecodeThread
 from warmlane.engine.turns import TurnTable
-from warmlane.errors import EngineDied
+from warmlane.errors import EngineDied, EngineFault
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -100,7 +101,9 @@ class LocalEngine:
 
     async def forget(self, domain: bytes, prompt: bytes = b"", *, at: int = 0, keep: int = 0) -> None:
         if self._alive:
-            await self._ask(lambda s: s.cache.forget(domain, prompt, at=at, keep=keep))
+            forgot = await self._ask(lambda s: s.cache.forget(domain, prompt, at=at, keep=keep))
+            if not forgot:
+                raise EngineFault(NOT_REMOVED)
 
     async def reset(self) -> None:
         await self._ask(lambda s: s.reset())

@@ -124,7 +124,7 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """A release, truncate, forget or reset took effect; `ok` is truncate's answer."""
+    """A release, truncate, forget or reset took effect; `ok` is truncate's or forget's answer."""
 
     call: int
     ok: bool

@@ -136,8 +136,7 @@ class Worker:
                 case Truncate(call, owner, length):
                     reports.send(Done(call, ok=scheduler.truncate(owner, length)))
                 case Forget(call, domain, prompt, at, keep):
-                    scheduler.cache.forget(domain, prompt, at=at, keep=keep)
-                    reports.send(Done(call, ok=True))
+                    reports.send(Done(call, ok=scheduler.cache.forget(domain, prompt, at=at, keep=keep)))
                 case Reset(call):
                     scheduler.reset()
                     reports.send(Done(call, ok=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -103,6 +103,8 @@ class Spine:
         if not (stored or warm or running):
             raise ResponseNotFound(response_id)
         if row is not None and not warm:
+            if running is not None:
+                await _ended([running])  # before that nobody knows what it leaves
             previous = row.previous_response_id
             await forget_turn(parts, row, await store.get(previous, tenant, now=now) if previous else None)
 
@@ -111,11 +113,7 @@ class Spine:
         for (_, response_id), running in mine:
             running.turn.delete()
             drop_warm(self._parts, [response_id], tenant)
-        # One whose client does not read may take longer to end; it commits nothing any more.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                for _, running in mine:
-                    await running.ended.wait()
+        await _ended([running for _, running in mine])
         erased = await erase_tenant(self._parts, tenant)
         return Erasure(len(erased.response_ids), len(erased.conversation_ids))
 
@@ -155,3 +153,12 @@ class Spine:
             await turn.run()
         finally:
             timer.cancel()
+
+
+async def _ended(turns: Iterable[_Running]) -> None:
+    """Wait for turns that were told to stop. One whose client does not read may take longer; it commits nothing any
+    more."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            for running in turns:
+                await running.ended.wait()

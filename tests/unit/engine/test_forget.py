@@ -192,3 +192,24 @@ def test_a_write_under_way_is_overtaken(tmp_path: Path) -> None:
     b.scheduler.cache.forget(DOMAIN, b"", at=0, keep=0)
     rest(b)
     assert not files(tmp_path)
+
+
+def test_a_file_that_cannot_be_removed_is_told_of_and_tried_again(tmp_path: Path) -> None:
+    b = spilling(tmp_path)
+    for owner, domain in ((101, DOMAIN), (102, OTHER)):
+        b.ask(prompt("hi"), owner=owner, domain=domain, max_tokens=1)
+    rest(b)
+    cache = b.scheduler.cache
+    in_the_way = [tmp_path / name for name in files(tmp_path)]
+    for path in in_the_way:
+        path.unlink()
+        path.mkdir()
+        (path / "something").touch()
+
+    assert not cache.forget(DOMAIN, b"", at=0, keep=0)
+    assert reused(b, prompt("hi")) == 0
+    assert not cache.forget(DOMAIN, b"", at=0, keep=0)
+    for path in in_the_way:
+        (path / "something").unlink()
+        path.rmdir()
+    assert cache.forget(DOMAIN, b"", at=0, keep=0)

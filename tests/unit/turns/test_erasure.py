@@ -173,6 +173,19 @@ async def test_a_cancelled_response_is_not_warm_once_it_is_deleted(
     assert (found == 0) if deleted else (found > len(SECRET) / 2)
 
 
+@pytest.mark.parametrize("told", [Started, Delta])
+async def test_a_running_response_is_not_warm_once_it_is_deleted(made: Rig, told: type[TurnEvent]) -> None:
+    asked = made.ask(SLOW_SECRET, background=True)
+    await made.store.runs.begin(queued_turn(asked, created_at=0.0))
+    stream = made.start(asked)
+    while not isinstance(await anext(stream), told):
+        pass
+    async with asyncio.TaskGroup() as both:
+        both.create_task(made.spine.delete(asked.response_id, ""))
+        both.create_task(read(stream))
+    assert await cached(made, SECRET) == 0
+
+
 async def test_a_cancelled_response_leaves_what_it_continued_warm(made: Rig) -> None:
     first = made.ask("hello")
     length = (await made.finished(first)).usage

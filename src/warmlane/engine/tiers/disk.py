@@ -86,6 +86,7 @@ class DiskTier:
         self._lock = threading.Lock()
         self._index: SegmentIndex[DiskSegment] = SegmentIndex(whole=whole, window=window)
         self._foreign: list[_Foreign] = []
+        self._stuck: list[DiskSegment] = []
         self._bytes = 0
         self._bytes_per_s = _FIRST_GUESS_BYTES_PER_S
         self.writes = 0
@@ -190,14 +191,18 @@ class DiskTier:
     def of_domain(self, domain: bytes) -> list[Int32Array]:
         """The tokens of every file of a domain."""
         with self._lock:
-            return [segment.tokens for segment in self._index if segment.domain == domain]
+            return [s.tokens for s in (*self._index, *self._stuck) if s.domain == domain]
 
-    def forget(self, domain: bytes, tokens: Int32Array, *, keep: int) -> None:
-        """Remove what is part of these; see `Segment.is_part_of`."""
+    def forget(self, domain: bytes, tokens: Int32Array, *, keep: int) -> bool:
+        """Remove what is part of these; see `Segment.is_part_of`. False if a file of it could not be removed: it serves
+        nobody any more, and is tried again when this is."""
         with self._lock:
             for segment in self._index:
                 if segment.is_part_of(domain, tokens, keep=keep):
                     self._drop(segment)
+            asked = [s for s in self._stuck if s.is_part_of(domain, tokens, keep=keep)]
+            self._stuck = [s for s in self._stuck if s not in asked or not _remove(s.path)]
+            return not any(s in asked for s in self._stuck)
 
     def disown(self, owner: OwnerId) -> None:
         """What this owner's conversation has put here is nobody's from now on."""
@@ -273,7 +278,8 @@ class DiskTier:
         if segment in self._index:
             self._index.remove(segment)
             self._bytes -= segment.size
-            _remove(segment.path)
+            if not _remove(segment.path):
+                self._stuck.append(segment)
 
     def _scan(self) -> None:
         """Index what an earlier process has left, the longest unused first."""
@@ -295,12 +301,14 @@ class DiskTier:
         self._make_room(0)
 
 
-def _remove(path: Path) -> None:
-    """A file that cannot be removed must not keep the engine from serving."""
+def _remove(path: Path) -> bool:
+    """Whether it is gone; a file that cannot be removed must not keep the engine from serving."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         log.error("%s in the disk cache cannot be removed: %s", path.name, error.strerror)
+        return False
+    return True
 
 
 def _set_used(path: Path) -> None:

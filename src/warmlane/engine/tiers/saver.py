@@ -96,15 +96,14 @@ class Saver:
         if self._disk is not None:
             self._disk.remove_like(segment)
 
-    def forget_domain(self, domain: bytes, tokens: Int32Array, *, keep: int) -> None:
-        """See `PrefixCache.forget`."""
+    def forget_domain(self, domain: bytes, tokens: Int32Array, *, keep: int) -> bool:
+        """See `PrefixCache.forget`; False if a file could not be removed."""
         for segment in (*self._ram.index, *self._pending):
             if segment.is_part_of(domain, tokens, keep=keep):
                 segment.gone = True
                 if segment in self._ram.index:
                     self._ram.remove(segment)
-        if self._disk is not None:
-            self._disk.forget(domain, tokens, keep=keep)
+        return self._disk is None or self._disk.forget(domain, tokens, keep=keep)
 
     def close(self, timeout_s: float) -> None:
         """Save everything, the most recently used first, as far as the time goes."""
