@@ -45,6 +45,6 @@ async def test_hundreds_of_long_prompts_stay_within_the_memory_given_to_them(tmp
     growth, later = (max(sizes[n:]) - sizes[n] for n in (N_WARM_UP, N_FULL))
     print(f"grew by {growth / MIB:.1f} MiB, of which {later / MIB:.1f} when memory was full")
     assert metric(metrics, "warmlane_engine_ram_evictions") > 50
-    assert (metric(metrics, "warmlane_engine_disk_writes") > 100) == on_disk
+    assert (metric(metrics, "warmlane_engine_disk_writes") > 20) == on_disk
     assert growth < BUDGET * 1.2
     assert later < BUDGET * 0.2
