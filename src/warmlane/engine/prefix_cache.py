@@ -210,7 +210,8 @@ class PrefixCache:
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
-        if self.leaver.leaving is not None and self._is_taken_soon(self.leaver.leaving):
+        leaving = self.leaver.leaving
+        if leaving is not None and (not busy or self._is_taken_soon(leaving)):
             self.leaver.stay()
         if self.leaver.busy and self._idle_cells() > hot_tokens:
             self.leaver.go_on(math.inf)
@@ -239,6 +240,7 @@ class PrefixCache:
 
     def close(self, timeout_s: float) -> None:
         """Save what is worth it, for at most this long."""
+        self.leaver.stay()
         self._saver.close(timeout_s)
 
     def _idle_cells(self) -> int:

@@ -101,6 +101,8 @@ class Scheduler:
         turn = self._order.find(turn_id)
         if turn is not None:
             self._detach(turn)
+        if not self._order.any:  # and perhaps no step for a long time
+            self._trim()
         self._outputs = [o for o in self._outputs if o.turn != turn_id]
 
     def release(self, owner: OwnerId, *, purge: bool) -> None:
@@ -131,7 +133,6 @@ class Scheduler:
             self._compute(planned)
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
-            self.cache.leaver.stay()
             self._trim()
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
@@ -141,7 +142,6 @@ class Scheduler:
         """Save what is warm to the disk tier, for at most this long. No turn goes on afterwards."""
         for turn in tuple(self._order):
             self._detach(turn)
-        self.cache.leaver.stay()
         self.cache.close(timeout_s)
 
     def stats(self) -> EngineStats:
@@ -163,10 +163,7 @@ class Scheduler:
 
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
-        leaver = self.cache.leaver
-        if not self._order.any:
-            leaver.stay()
-        decoding = bool(self._order.decoding)
+        leaver, decoding = self.cache.leaver, bool(self._order.decoding)
         if not leaver.busy or (decoding and self._leaving and self._order.queue):  # prompts have every second step
             return False
         leaver.go_on(self._pace.room_ms if decoding else math.inf)

@@ -101,8 +101,8 @@ def test_copying_takes_every_second_step_beside_a_prompt() -> None:
 
 def test_all_of_it_leaves_at_once_where_nothing_decodes() -> None:
     b, backend = start()
-    b.scheduler.cancel(1)
     b.submit("z" * 300, owner=2, max_tokens=1)
+    b.scheduler.cancel(1)
     b.step()
     assert not b.scheduler.cache.leaver.busy
     assert backend.copied[-1] > LEAST_PIECE
@@ -112,7 +112,6 @@ def test_all_of_it_leaves_at_once_where_nothing_decodes() -> None:
 def test_it_stays_once_nobody_runs_any_more() -> None:
     b, _ = start()
     b.scheduler.cancel(1)
-    b.step()
     assert not b.scheduler.cache.leaver.busy
     chain = b.scheduler.pool.of(OwnerId(1, 0))
     assert chain is not None

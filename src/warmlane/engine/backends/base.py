@@ -189,8 +189,8 @@ class Backend(Protocol):
 
     def restore(self, seq: int, data: ByteArray, begin: int, end: int) -> bool:
         """Give `seq`, which holds the positions before `begin`, those from there to `end` out of a snapshot that has
-        them. Takes as many free cells as the snapshot has, and frees those not asked for. A model that cannot truncate
-        restores whole snapshots into empty sequences only.
+        them. Takes as many free cells as the snapshot has at most, and frees those not asked for. A model that cannot
+        truncate restores whole snapshots into empty sequences only.
 
         False (and `seq` is unchanged) if there are too few cells, the snapshot is of another kind, or a token at `end`
         would not find all it needs. Damage may go unnoticed, so keep a checksum.
