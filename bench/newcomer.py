@@ -18,12 +18,12 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from warmlane.bench.stats import percentile
 from warmlane.bench.text import opening, short_chat
-from warmlane.engine.assembly import Assembled, assemble
+from warmlane.engine.assembly import Assembled, assemble, open_backend
 from warmlane.engine.backends.base import Allocate, Backend, ByteArray, Decoded, Slice
-from warmlane.engine.backends.llamacpp import LlamaCppBackend
 from warmlane.engine.config import EngineConfig
 from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, SamplingParams
 
@@ -42,21 +42,26 @@ class Step:
     tokens: int = 0
 
 
-class Watched(LlamaCppBackend):
-    """Notes what the present step's calls take."""
+class Watched:
+    """A backend that notes what the present step's calls take."""
 
-    step = Step()
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.step = Step()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
 
     def decode(self, slices: Sequence[Slice]) -> Decoded:
         began = time.perf_counter()
-        decoded = super().decode(slices)
+        decoded = self._backend.decode(slices)
         self.step.batch_ms += (time.perf_counter() - began) * 1e3
         self.step.tokens += sum(int(s.tokens.size) for s in slices)
         return decoded
 
     def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
         began = time.perf_counter()
-        data = super().snapshot(seq, start, allocate, end=end)
+        data = self._backend.snapshot(seq, start, allocate, end=end)
         self.step.copied_ms += (time.perf_counter() - began) * 1e3
         return data
 
@@ -121,11 +126,11 @@ class Scene:
 def measure(config: EngineConfig, n_words: int, rng: random.Random) -> None:
     opened: list[Watched] = []
 
-    def open_backend(config: EngineConfig) -> Backend:
-        opened.append(Watched(config))
-        return opened[0]
+    def open_watched(config: EngineConfig) -> Backend:
+        opened.append(Watched(open_backend(config)))
+        return cast(Backend, opened[0])
 
-    assembled = assemble(config, 0, open_backend=open_backend)
+    assembled = assemble(config, 0, open_backend=open_watched)
     scene = Scene(assembled, opened[0], rng)
     scene.start()
     while not scene.settled:

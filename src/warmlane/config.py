@@ -150,7 +150,9 @@ class Settings(BaseSettings):
     )
     disk_cache_size: ByteSize = Field(ByteSize(8 << 30), description="What the folder of --disk-cache may hold.")
     max_inter_token_ms: Seconds | None = Field(
-        None, description="The longest gap in a stream that a prefill beside it may cause; no bound by default."
+        None,
+        description="The longest gap in a stream that a prefill beside it may cause; no bound by default. With one, "
+        "long prompts beside streams have KV cells of their own, so that these take twice the memory.",
     )
     store: str = Field(
         default_factory=default_store,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from warmlane.engine.backends.apart import SEQUENCES_APART, TwoContexts
 from warmlane.engine.backends.base import Backend, BackendInfo
 from warmlane.engine.backends.native_env import set_native_defaults
 from warmlane.engine.backends.simulated import DEFAULT_CELLS, SimulatedBackend, SimulatedSettings, exit_process
@@ -45,20 +46,39 @@ def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_proce
     Raises `errors.ConfigError` for a model that cannot be used.
     """
     if config.kind is EngineKind.SIMULATED:
-        settings = SimulatedSettings(
-            n_cells=config.n_ctx or DEFAULT_CELLS,
-            n_seq_max=config.sequences,
-            n_batch=config.n_batch,
-            hash_mode=config.simulated_hash,
-            prefill_s_per_token=config.simulated_prefill_ms / 1e3,
-            decode_s=config.simulated_decode_ms / 1e3,
-        )
-        return SimulatedBackend(settings, model=config.model_name, crash=crash)
+        simulated = _open_simulated(config, config.sequences, crash)
+        return _with_room_apart(simulated, config, lambda: _open_simulated(config, SEQUENCES_APART, crash))
     set_native_defaults(os.environ)
     # Imported late: loading the native library costs a second that the simulated engine need not pay.
     from warmlane.engine.backends.llamacpp import LlamaCppBackend
 
-    return LlamaCppBackend(config)
+    backend = LlamaCppBackend(config)
+    return _with_room_apart(backend, config, lambda: LlamaCppBackend(config, beside=backend, sequences=SEQUENCES_APART))
+
+
+def _open_simulated(config: EngineConfig, sequences: int, crash: Callable[[], None]) -> SimulatedBackend:
+    settings = SimulatedSettings(
+        n_cells=config.n_ctx or DEFAULT_CELLS,
+        n_seq_max=sequences,
+        n_batch=config.n_batch,
+        hash_mode=config.simulated_hash,
+        prefill_s_per_token=config.simulated_prefill_ms / 1e3,
+        decode_s=config.simulated_decode_ms / 1e3,
+    )
+    return SimulatedBackend(settings, model=config.model_name, crash=crash)
+
+
+def _with_room_apart(backend: Backend, config: EngineConfig, open_other: Callable[[], Backend]) -> Backend:
+    """Where the operator bounds the gaps in streams, long prompts are computed in a context of their own, if the model
+    can do so: it takes as much memory again."""
+    facts = backend.info
+    if config.max_inter_token_ms is None or config.flat or not facts.can_truncate or facts.attention_window:
+        return backend
+    try:
+        return TwoContexts(backend, open_other())
+    except BaseException:
+        backend.close()
+        raise
 
 
 def assemble(

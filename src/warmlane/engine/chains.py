@@ -25,7 +25,8 @@ class NoSequence(Exception):
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
     pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its last snapshot on
-    the way was taken; another is to be taken at each length in `stops`. `runs` are the lengths at which batches went
+    the way was taken; another is to be taken at each length in `stops`. `ahead` is how long it was when it was last
+    copied before it had to leave. `runs` are the lengths at which batches went
     on with it: cells of one batch are likely to lie side by side, those of two are not."""
 
     seq: int
@@ -38,6 +39,7 @@ class Chain:
     used_s: float = 0.0
     kept: int = 0
     kept_at: int = 0
+    ahead: int = 0
     stops: set[int] = field(default_factory=set)
     runs: IntVector = field(default_factory=IntVector)
 

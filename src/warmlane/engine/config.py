@@ -32,7 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     memory; None is 2 GiB (64 MiB for the simulated engine), 0 keeps none. `disk_cache_dir` switches the disk tier on,
     `disk_cache_bytes` bounds it, and `disk_idle_s` is how long a conversation rests before it is written; a snapshot
     that has no room in memory is not written to disk either. `max_inter_token_ms` bounds the gap that a prefill may
-    leave in running streams. A flat engine has no tiers.
+    leave in running streams, and opens a second context of `n_ctx` cells for long ones. A flat engine has no tiers.
 
     The `simulated_*` fields concern that backend alone:
     milliseconds of engine time a prefilled token and a decode step take.

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from warmlane.engine.backends.base import Tokenizer
 from warmlane.engine.protocol import Divergence
-from warmlane.engine.vectors import Int32Array
+from warmlane.engine.vectors import Int32Array, common_prefix
 
 EXCERPT_TOKENS = 16
+
+
+def nearest(cached: Iterable[Int32Array], tokens: Int32Array) -> tuple[int, Int32Array | None]:
+    """How many tokens are in common with what is cached, and with which sequence: of equally near ones with one that
+    lies within the prompt."""
+    best = (0, False)
+    found: Int32Array | None = None
+    for other in cached:
+        n = common_prefix(other, tokens)
+        if found is None or (n, n == other.size) > best:
+            best, found = (n, n == other.size), other
+    return best[0], found
 
 
 def divergence_at(tokenizer: Tokenizer, tokens: Int32Array, n: int, cached: Int32Array | None) -> Divergence | None:

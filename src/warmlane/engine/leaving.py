@@ -1,4 +1,4 @@
-"""A chain that leaves the hot pool a few cells at a time, between the steps of turns that run.
+"""A chain that is copied out of the hot pool a few cells at a time, between the steps of turns that run.
 
 Where values lie by channel, cells that were computed one by one among others' are copied one by one: a long reply at
 once would be a gap in every stream (docs/performance.md has the numbers).
@@ -82,9 +82,10 @@ class Leaver:
         """Take this idle chain out, whose first `start` tokens are safe. None is on its way."""
         self._departure = _Departure(chain, chain.tokens.view.copy(), start, start)
 
-    def go_on(self, room_ms: float) -> None:
+    def go_on(self, room_ms: float, *, evict: bool = True) -> None:
         """Copy what fits into the time, and a few cells at least. Once all of the chain is in the RAM tier, or if it
-        cannot be copied so, it is evicted and nothing is `busy`; nor if it was taken up or dropped meanwhile."""
+        cannot be copied so, it is evicted, unless it is to stay, and nothing is `busy`; nor if it was taken up or
+        dropped meanwhile."""
         leaving = self._departure
         if leaving is None:
             return
@@ -97,7 +98,8 @@ class Leaver:
         if copied:
             self._store(leaving)
         self.stay()
-        self._pool.evict(leaving.chain)
+        if evict:
+            self._pool.evict(leaving.chain)
 
     def stay(self) -> None:
         """Whatever is on its way stays."""

@@ -60,9 +60,15 @@ class Pace:
         return alone if alone is not None else beside
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether the operator bounds the gap."""
+        return self._max_gap_ms is not None
+
+    @property
     def room_ms(self) -> float:
-        """What else a step of decode rows may take within the gap; less than nothing if these take longer already."""
-        return self._gap_ms - self._rows_ms
+        """What else may be done in a step of decode rows, if it is in no hurry: within the gap, and for no longer than
+        an undisturbed step takes. Less than nothing if the rows fill the gap already."""
+        return min(self._gap_ms - self._rows_ms, self._decode_ms or 0.0)
 
     def slice_length(self, *, decode_rows: int, short: bool) -> int:
         """The most tokens of prefill in a step beside `decode_rows` others; 0 if the batch has no room for any."""

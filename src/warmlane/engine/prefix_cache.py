@@ -13,7 +13,7 @@ from functools import partial
 
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
-from warmlane.engine.divergence import divergence_at
+from warmlane.engine.divergence import divergence_at, nearest
 from warmlane.engine.leaving import Leaver
 from warmlane.engine.protocol import Divergence, OwnerId
 from warmlane.engine.tiers.disk import DiskSegment, DiskTier
@@ -28,6 +28,9 @@ WORTH_KEEPING = 64
 CHECKPOINT_TOKENS = 512
 """How far apart snapshots of a prompt are on the way, for models that cannot be cut back."""
 
+MOST_BATCHES_COPIED = 32
+"""A chain that more batches have computed is not set apart: a copy of its cells would be a gap in others' streams."""
+
 Interest = tuple[bytes, Int32Array]
 """A domain and the tokens of a turn that runs or waits."""
 
@@ -36,12 +39,14 @@ Interest = tuple[bytes, Int32Array]
 class CacheSettings:
     """`hot_tokens` bounds the cells of chains no turn runs on (None: not at all), `ram_bytes` the RAM tier; what rests
     for `idle_s` is written to the disk tier. A prefix shorter than `least_shared` tokens is stored with each chain that
-    has it: a conversation's snapshot should not hang on another's for the first words of a template."""
+    has it: a conversation's snapshot should not hang on another's for the first words of a template. A chain to which
+    `apart_tokens` are to be added is worth setting apart, where streams are not to be slowed down."""
 
     hot_tokens: int | None = None
     ram_bytes: int = 0
     idle_s: float = 30.0
     least_shared: int = 64
+    apart_tokens: int = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +120,25 @@ class PrefixCache:
         tokens: Int32Array,
         *,
         share: bool = True,
+        apart: bool = False,
         prefill_ms_per_token: float | None = None,
     ) -> Placement:
         """A running chain of `owner` with the longest prefix of `tokens` that any tier has; see `ChainPool.place`.
-        Files are read only where that is quicker than computing at the given speed."""
+        Files are read only where that is quicker than computing at the given speed. With `apart` a chain that is to
+        grow long does so where it does not slow down others, if there is such a place."""
         wanted = tokens[:-1]
-        branch, nearest = self._nearest(domain, tokens)
+        branch, cached = nearest(self._cached(domain, tokens), tokens)
         own = self.pool.of(owner)
         if own is not None and own.domain == domain and share:
             self._keep_before_cut(own, wanted)
         chain = self.pool.place(owner, domain, tokens, share=share)
+        long = tokens.size - len(chain) >= self._settings.apart_tokens
+        if apart and long and len(chain.runs) <= MOST_BATCHES_COPIED:
+            self._backend.set_apart(chain.seq, len(chain))
         ram, disk = self._extend(chain, wanted, prefill_ms_per_token) if share and self._sharing else (0, 0)
         # Where one prompt has left another, a third may leave them as well.
         self.leave_way_back(chain, branch)
-        divergence = divergence_at(self._backend.tokenizer, tokens, branch, nearest)
+        divergence = divergence_at(self._backend.tokenizer, tokens, branch, cached)
         return Placement(chain, len(chain) - ram - disk, ram, disk, divergence)
 
     def pin(self, domain: bytes, tokens: Int32Array, ttl_s: float) -> None:
@@ -172,6 +182,14 @@ class PrefixCache:
     def _beginning_with(self, domain: bytes, prompt: bytes, at: int) -> list[Int32Array]:
         return [t.copy() for t in self._of_domain(domain) if t.size >= at and digest(t[:at]) == prompt]
 
+    def _cached(self, domain: bytes, tokens: Int32Array) -> Iterable[Int32Array]:
+        """What each tier has of the domain that may agree with `tokens` the longest."""
+        chains = sorted((c for c in self.pool if c.domain == domain), key=lambda c: c.used_at, reverse=True)
+        yield from (c.tokens.view for c in chains)
+        in_ram = self.ram.index.longest(domain, tokens)
+        on_disk = self.disk.longest(domain, tokens) if self.disk is not None else None
+        yield from (found[0].tokens for found in (in_ram, on_disk) if found is not None)
+
     def _of_domain(self, domain: bytes) -> Iterable[Int32Array]:
         yield from (c.tokens.view for c in self.pool if c.domain == domain)
         yield from (s.tokens for s in self.ram.index if s.domain == domain)
@@ -203,21 +221,21 @@ class PrefixCache:
             return remaining
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
-    def trim(self, *, busy: bool, decoding: bool = False) -> None:
-        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
-        highest used cell, so that one short chain behind free ones slows every step as if those were used. While
-        some of them are `decoding` the `leaver` takes one after the other."""
+    def trim(self, *, busy: bool, decoding: bool = False, patient: bool = False) -> None:
+        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well, unless they are to be
+        `patient`: attention costs by the highest used cell, so that one short chain behind free ones slows every step
+        as if those were used. While some of them are `decoding` the `leaver` takes one after the other."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
         leaving = self.leaver.leaving
-        if leaving is not None and (not busy or self._is_taken_soon(leaving)):
+        if leaving is not None and self._is_taken_soon(leaving):
             self.leaver.stay()
         if self.leaver.busy and self._idle_cells() > hot_tokens:
             self.leaver.go_on(math.inf)
         while self._idle_cells() > hot_tokens and self.pool.evict_one():
             pass
-        if not busy or not self.ram.limit_bytes or self.leaver.busy:
+        if not busy or patient or not self.ram.limit_bytes or self.leaver.busy:
             return
         bit_by_bit = decoding and not self._whole and not self._window
         for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
@@ -227,6 +245,28 @@ class PrefixCache:
                 self.leaver.begin(chain, start)
                 return
             self.pool.evict(chain)
+
+    def copy_ahead(self, room_ms: float) -> bool:
+        """While nobody runs: copy what only the hot pool has, so that it leaves at once when turns begin. Takes no
+        memory that others' snapshots are in. False if there is nothing left to copy."""
+        if not self.leaver.busy:
+            chain = self._to_copy()
+            if chain is None:
+                return False
+            chain.ahead = len(chain)
+            if not self.leaver.takes(chain, start := self._kept_to(chain)):
+                return True
+            self.leaver.begin(chain, start)
+        self.leaver.go_on(room_ms, evict=False)
+        return True
+
+    def _to_copy(self) -> Chain | None:
+        """The most recently used chain that was not copied yet, if any is to be."""
+        leaves = self._settings.hot_tokens is not None and self._sharing and not self._whole and not self._window
+        if not leaves or 2 * self.ram.allocated_bytes >= self.ram.limit_bytes:
+            return None
+        chains = (c for c in self.pool if not c.running and c.ahead != len(c))
+        return max(chains, key=lambda c: c.used_at, default=None)
 
     def tick(self) -> None:
         """Hand on to the disk tier what has been idle long enough. Cheap; call it between steps."""
@@ -376,23 +416,3 @@ class PrefixCache:
             return True
         finally:
             self.ram.let_go(segment)
-
-    # diagnosis
-
-    def _nearest(self, domain: bytes, tokens: Int32Array) -> tuple[int, Int32Array | None]:
-        """How many tokens are in common with what any tier has, and with which sequence."""
-        best = (0, False)
-        cached: Int32Array | None = None
-        for other in self._cached(domain, tokens):
-            n = common_prefix(other, tokens)
-            if cached is None or (n, n == other.size) > best:
-                best, cached = (n, n == other.size), other
-        return best[0], cached
-
-    def _cached(self, domain: bytes, tokens: Int32Array) -> Iterable[Int32Array]:
-        """What each tier has of the domain that may agree with `tokens` the longest."""
-        chains = sorted((c for c in self.pool if c.domain == domain), key=lambda c: c.used_at, reverse=True)
-        yield from (c.tokens.view for c in chains)
-        in_ram = self.ram.index.longest(domain, tokens)
-        on_disk = self.disk.longest(domain, tokens) if self.disk is not None else None
-        yield from (found[0].tokens for found in (in_ram, on_disk) if found is not None)

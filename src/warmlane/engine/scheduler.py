@@ -26,6 +26,13 @@ from warmlane.engine.stats import EngineStats
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.turn import Turn
 
+PATIENT_STEPS = 24
+"""How long a chain stays that has ended beside others, if no turn waits. Copying a reply's cells costs what they slow
+down some forty steps by (docs/performance.md); where the others end as well, it costs nobody anything later."""
+
+COPY_AHEAD_MS = 20.0
+"""How long copying while nothing runs may keep a new turn waiting."""
+
 log = logging.getLogger(__name__)
 
 
@@ -69,6 +76,8 @@ class Scheduler:
         self._short_passed = False
         self._changed = False
         self._leaving = False
+        self._unchanged_steps = 0
+        self.copies_ahead = False
 
     @property
     def has_work(self) -> bool:
@@ -134,6 +143,7 @@ class Scheduler:
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
             self._trim()
+            self.copies_ahead = self.cache.copy_ahead(COPY_AHEAD_MS)
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -156,18 +166,24 @@ class Scheduler:
         )
 
     def _trim(self) -> None:
-        """Only where turns or chains came or went since the last time: it looks at every chain."""
-        if self._changed:
+        """Only where turns or chains came or went since the last time, and once a while after: it looks at every
+        chain."""
+        self._unchanged_steps = 0 if self._changed else self._unchanged_steps + 1
+        if self._changed or self._unchanged_steps == PATIENT_STEPS:
+            decoding = bool(self._order.decoding)
+            patient = self._changed and decoding and not self._order.queue
             self._changed = False
-            self.cache.trim(busy=self._order.any, decoding=bool(self._order.decoding))
+            self.cache.trim(busy=self._order.any, decoding=decoding, patient=patient)
 
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
         leaver, decoding = self.cache.leaver, bool(self._order.decoding)
-        if not leaver.busy or (decoding and self._leaving and self._order.queue):  # prompts have every second step
+        prompts_turn = decoding and self._leaving and bool(self._order.queue)  # they have every second step
+        if not leaver.busy or not self._order.any or prompts_turn:
             return False
         leaver.go_on(self._pace.room_ms if decoding else math.inf)
-        self._changed = self._changed or not leaver.busy
+        if not leaver.busy:
+            self._unchanged_steps = PATIENT_STEPS - 1  # the next one's turn
         return decoding
 
     # plan
@@ -244,6 +260,7 @@ class Scheduler:
             request.domain,
             turn.tokens.view,
             share=not turn.alone,
+            apart=self._pace.is_bounded and bool(self._order.decoding),
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
@@ -389,7 +406,7 @@ class Scheduler:
         """Part the turn from its chain; the oldest of those who wait for what it was computing goes on from there,
         before anybody can drop it."""
         chain, turn.chain = turn.chain, None
-        self._changed = True
+        self._changed = self.copies_ahead = True
         if chain is None:
             return
         self.pool.stop(chain)

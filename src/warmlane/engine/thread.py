@@ -125,6 +125,6 @@ class DecodeThread:
             scheduler.cache.tick()
 
     def _next_command(self, scheduler: Scheduler) -> PostedCommand | None:
-        if scheduler.has_work:
+        if scheduler.has_work or scheduler.copies_ahead:
             return self._commands.get(block=False)
         return self._commands.get(timeout=HOUSEKEEPING_S if scheduler.cache.has_unsaved else None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 
+from warmlane.engine.backends.apart import SEQUENCES_APART, TwoContexts
 from warmlane.engine.backends.base import Backend, ByteArray
 from warmlane.engine.backends.bytes_vocab import ByteTokenizer
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
@@ -73,11 +74,37 @@ def held(backend: Backend, seq: int) -> dict[int, int]:
     return dict(zip(cells["positions"], cells["tokens"], strict=True))
 
 
+class SimulatedPair(TwoContexts):
+    """Of simulated backends; counts what goes apart and what comes back."""
+
+    def __init__(self, here: SimulatedBackend, apart: SimulatedBackend) -> None:
+        super().__init__(here, apart)
+        self.here, self.apart = here, apart
+        self.went = self.came_back = 0
+
+    @property
+    def n_used(self) -> int:
+        """Cells that belong to any sequence, without the copies that were made of some."""
+        return self.here.n_used + self.apart.n_used - sum(apart.base for apart in self._apart.values())
+
+    def set_apart(self, seq: int, length: int) -> bool:
+        before = self.n_apart
+        done = super().set_apart(seq, length)
+        self.went += self.n_apart - before
+        return done
+
+    def share(self, src: int, dst: int, length: int) -> bool:
+        before = self.n_apart
+        done = super().share(src, dst, length)
+        self.came_back += before - self.n_apart
+        return done
+
+
 @dataclass(slots=True)
 class Bench:
     """A scheduler and everything its turns said."""
 
-    backend: SimulatedBackend
+    backend: SimulatedBackend | SimulatedPair
     scheduler: Scheduler
     time: FakeTime
     grammars: Grammars
@@ -203,10 +230,12 @@ def bench(
     ram_bytes: int = 0,
     least_shared: int = 64,
     pace: Pace | None = None,
-    disk: Callable[[SimulatedBackend, FakeTime], DiskTier] | None = None,
+    disk: Callable[[Backend, FakeTime], DiskTier] | None = None,
     time: FakeTime | None = None,
-    backend: SimulatedBackend | None = None,
+    backend: SimulatedBackend | SimulatedPair | None = None,
+    apart_tokens: int | None = None,
 ) -> Bench:
+    """With `apart_tokens` gaps are bounded, and prompts of so many tokens are set apart."""
     time = time or FakeTime()
     if backend is None:
         settings = SimulatedSettings(
@@ -218,15 +247,29 @@ def bench(
             attention_window=attention_window,
         )
         backend = SimulatedBackend(settings, now=time.now, sleep=time.sleep, crash=raise_crash)
+        if apart_tokens is not None:
+            there = replace(settings, n_seq_max=SEQUENCES_APART)
+            backend = SimulatedPair(backend, SimulatedBackend(there, now=time.now, sleep=time.sleep, crash=raise_crash))
+    if pace is None:
+        pace = Pace(
+            n_batch=backend.info.n_batch,
+            slice_alone=slice_alone,
+            slice_beside_decode=slice_beside_decode,
+            max_gap_ms=None if apart_tokens is None else 1.0,
+        )
     scheduler = Scheduler(
         backend,
         capacity=capacity,
         flat=flat,
         now=time.now,
         entropy=lambda: 7,
-        pace=pace
-        or Pace(n_batch=backend.info.n_batch, slice_alone=slice_alone, slice_beside_decode=slice_beside_decode),
-        cache=CacheSettings(hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=least_shared),
+        pace=pace,
+        cache=CacheSettings(
+            hot_tokens=hot_tokens,
+            ram_bytes=ram_bytes,
+            least_shared=least_shared,
+            apart_tokens=512 if apart_tokens is None else apart_tokens,
+        ),
         disk=disk(backend, time) if disk else None,
     )
     return Bench(backend, scheduler, time, GRAMMARS, hot_tokens)

@@ -370,3 +370,13 @@ async def test_a_question_whose_asker_went_away_harms_nobody(engine: AnyEngine) 
     asking.cancel()
     await asyncio.wait([asking])
     assert text(await ask(engine, "hi")) == "echo: hi"
+
+
+async def test_what_rests_is_copied_ahead_though_nobody_asks_for_anything() -> None:
+    async with running("local", msgspec.structs.replace(SIMULATED, hot_tokens=1000)) as engine:
+        await ask(engine, "EMIT:" + "so it goes " * 10)
+        # A question makes no step by itself.
+        while (await engine.stats()).ram_segments == 0:
+            await asyncio.sleep(0)
+        stats = await engine.stats()
+        assert stats.cells_idle + stats.cells_owned > 100

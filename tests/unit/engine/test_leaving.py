@@ -14,6 +14,7 @@ from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettin
 from warmlane.engine.leaving import LEAST_PIECE
 from warmlane.engine.pace import SHORTEST_GAP_MS
 from warmlane.engine.protocol import OwnerId
+from warmlane.engine.scheduler import COPY_AHEAD_MS, PATIENT_STEPS
 
 CELL_MS = 2.0
 ENDED = "the quick brown fox jumps over the lazy dog and goes on and on " * 3
@@ -40,18 +41,25 @@ class Copying(SimulatedBackend):
         return super().snapshot(seq, start, allocate, end=end)
 
 
-def start(*, ram_bytes: int = 1 << 20, hot_tokens: int = 1000, begun: bool = True) -> tuple[Bench, Copying]:
-    """A conversation of owner 0 that has ended beside a running one, and has `begun` to leave."""
+def start(
+    *, ram_bytes: int = 1 << 20, hot_tokens: int = 1000, begun: bool = True, n_ended: int = 1
+) -> tuple[Bench, Copying]:
+    """A conversation of owner 0, or some, that has ended beside a running one, and has `begun` to leave."""
     time = FakeTime()
     settings = SimulatedSettings(n_cells=2000, n_seq_max=5, hash_mode=True, snapshot_s_per_token=CELL_MS / 1e3)
     backend = Copying(settings, now=time.now, sleep=time.sleep)
     b = bench(backend=backend, time=time, hot_tokens=hot_tokens, ram_bytes=ram_bytes, least_shared=8)
+    for owner in range(2, 1 + n_ended):
+        b.submit(ENDED[::-1], owner=owner, max_tokens=200)
     ended = b.submit(ENDED, owner=0, max_tokens=200)
     b.submit(RUNNING, owner=1, max_tokens=900)
     while not b.events[ended] or not hasattr(b.events[ended][-1], "reason"):
         b.step()
     assert not b.scheduler.cache.leaver.busy
     if begun:
+        for _ in range(PATIENT_STEPS):
+            b.step()
+            assert not b.scheduler.cache.leaver.busy
         b.step()
         assert b.scheduler.cache.leaver.busy
     return b, backend
@@ -61,6 +69,23 @@ def leave(b: Bench) -> list[float]:
     """Step until it has left; milliseconds of each step."""
     took = []
     while b.scheduler.cache.leaver.busy:
+        began = b.time.now()
+        b.step()
+        took.append((b.time.now() - began) * 1e3)
+    return took
+
+
+def wait(b: Bench) -> None:
+    """Step as often as a chain that has ended is waited for."""
+    for _ in range(PATIENT_STEPS + 1):
+        b.step()
+
+
+def rest(b: Bench) -> list[float]:
+    """Step while there is something to copy ahead; milliseconds of each step."""
+    took = []
+    while b.scheduler.copies_ahead:
+        assert not b.scheduler.has_work
         began = b.time.now()
         b.step()
         took.append((b.time.now() - began) * 1e3)
@@ -105,17 +130,18 @@ def test_all_of_it_leaves_at_once_where_nothing_decodes() -> None:
     b.scheduler.cancel(1)
     b.step()
     assert not b.scheduler.cache.leaver.busy
-    assert backend.copied[-1] > LEAST_PIECE
-    assert b.scheduler.stats().spills == 1
+    assert backend.copied[1] > LEAST_PIECE
+    assert b.scheduler.pool.of(OwnerId(1, 0)) is None
 
 
-def test_it_stays_once_nobody_runs_any_more() -> None:
+def test_it_is_copied_but_stays_once_nobody_runs_any_more() -> None:
     b, _ = start()
     b.scheduler.cancel(1)
+    rest(b)
     assert not b.scheduler.cache.leaver.busy
     chain = b.scheduler.pool.of(OwnerId(1, 0))
     assert chain is not None
-    assert b.scheduler.stats().ram_segments == 0
+    assert b.scheduler.cache.ram.index.covered(DOMAIN, chain.tokens.view) == len(chain)
     more = (*chain.tokens.view.tolist(), 65, 66)
     assert b.placed(b.ask(more, owner=2, max_tokens=3)).hot_tokens == len(more) - 2
 
@@ -162,7 +188,7 @@ def test_a_copy_that_fails_makes_it_leave_at_once() -> None:
 
 def test_what_would_take_much_of_the_memory_twice_leaves_at_once() -> None:
     b, backend = start(ram_bytes=20_000, begun=False)
-    b.step()
+    wait(b)
     assert backend.copied == (1,)
     assert not b.scheduler.cache.leaver.busy
     assert b.scheduler.pool.of(OwnerId(1, 0)) is None
@@ -172,7 +198,7 @@ def test_what_would_take_much_of_the_memory_twice_leaves_at_once() -> None:
 def test_where_snapshots_cannot_be_joined_it_leaves_at_once_and_so_does_the_next() -> None:
     b, backend = start(begun=False)
     backend.joins = False
-    b.step()
+    wait(b)
     assert backend.copied == (1,)
     assert b.scheduler.pool.of(OwnerId(1, 0)) is None
     b.submit(ENDED[::-1], owner=2, max_tokens=5)
@@ -187,3 +213,84 @@ def test_the_rest_is_copied_at_once_where_there_is_too_much_idle() -> None:
     leave(b)
     assert backend.copied[3] > 5 * LEAST_PIECE
     assert sum(backend.copied[:4]) == len(ENDED) + 199
+
+
+def test_it_leaves_without_delay_for_a_turn_that_comes() -> None:
+    b, _ = start(begun=False)
+    b.submit("z" * 300, owner=2, max_tokens=1)
+    b.step()
+    assert b.scheduler.cache.leaver.busy
+
+
+def test_the_next_one_leaves_without_another_delay() -> None:
+    b, _ = start(n_ended=2)
+    idle = 0
+    while b.scheduler.cache.leaver.spills < 2:
+        b.step()
+        idle += not b.scheduler.cache.leaver.busy
+    assert idle <= 2
+
+
+def test_what_rests_is_copied_so_that_it_leaves_at_once_later() -> None:
+    b, backend = start(begun=False)
+    b.scheduler.cancel(1)
+    chains = [len(chain) for chain in b.scheduler.pool]
+    took = rest(b)
+    assert max(took) <= max(COPY_AHEAD_MS + LEAST_PIECE * CELL_MS, len(ENDED) * CELL_MS + LEAST_PIECE * CELL_MS)
+    assert len(took) > 5
+    assert [len(chain) for chain in b.scheduler.pool] == chains
+    assert b.scheduler.stats().ram_segments == len(chains)
+    copied = backend.copied
+    newcomer = b.submit("z" * 50, owner=2, max_tokens=40)
+    b.step()
+    assert [chain.owner for chain in b.scheduler.pool] == [OwnerId(1, newcomer)]
+    assert backend.copied == copied
+    b.run()
+    again = b.ask(ENDED + "so", owner=3, max_tokens=1)
+    assert b.placed(again).ram_tokens == len(ENDED)
+
+
+def test_copying_ahead_gives_way_to_a_turn() -> None:
+    b, _ = start(begun=False)
+    b.scheduler.cancel(1)
+    b.step()
+    assert b.scheduler.cache.leaver.busy
+    turn = b.submit("z" * 50, owner=2, max_tokens=3)
+    b.step()
+    assert b.placed(turn)
+    b.run()
+    rest(b)
+    assert not b.scheduler.cache.leaver.busy
+
+
+def test_only_what_is_new_is_copied_again() -> None:
+    b, backend = start(begun=False)
+    b.scheduler.cancel(1)
+    rest(b)
+    chain = b.scheduler.pool.of(OwnerId(1, 0))
+    assert chain is not None
+    more = (*chain.tokens.view.tolist(), *b"and so on")
+    before = sum(backend.copied)
+    b.ask(more, owner=0, max_tokens=20)
+    rest(b)
+    assert 0 < sum(backend.copied) - before <= len(b"and so on") + 20
+
+
+def test_nothing_is_copied_ahead_where_half_of_the_memory_is_taken() -> None:
+    b, backend = start(begun=False, ram_bytes=1 << 15)
+    b.scheduler.cancel(1)
+    lent = b.scheduler.cache.ram.lend(1 << 14)
+    assert lent is not None
+    rest(b)
+    assert backend.copied == ()
+
+
+@pytest.mark.parametrize(
+    "options", [{"hot_tokens": None}, {"flat": True}, {"attention_window": 20}, {"can_truncate": False}]
+)
+def test_nothing_is_copied_ahead_where_nothing_leaves_bit_by_bit(options: dict[str, bool | int | None]) -> None:
+    b = bench(hash_mode=True, ram_bytes=1 << 20, **{"hot_tokens": 1000, **options})  # type: ignore[arg-type]
+    b.ask(ENDED, max_tokens=40)
+    before = b.scheduler.stats().ram_segments
+    assert not rest(b)
+    assert b.scheduler.stats().ram_segments == before

@@ -11,7 +11,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.engine.harness import bench
+from unit.engine.harness import SimulatedPair, bench
 from unit.engine.ledger import DOMAINS, GRAMMARS, N_CELLS, PROMPTS, TOO_LONG, Asked, Ledger
 
 N_EXAMPLES = 100
@@ -69,10 +69,19 @@ def scripts_are_played(n_examples: int) -> Counter[str]:
         capacity=st.sampled_from((1, 2, 3, 4, 4)),
         n_batch=st.sampled_from((7, 32)),
         hot_tokens=st.sampled_from((None, 0, 40)),
+        apart_tokens=st.sampled_from((None, 8)),
     )
-    def plays(script: list[tuple], capacity: int, n_batch: int, hot_tokens: int | None) -> None:
+    def plays(
+        script: list[tuple], capacity: int, n_batch: int, hot_tokens: int | None, apart_tokens: int | None
+    ) -> None:
         b = bench(
-            n_cells=N_CELLS, n_seq_max=5, capacity=capacity, n_batch=n_batch, hash_mode=True, hot_tokens=hot_tokens
+            n_cells=N_CELLS,
+            n_seq_max=5,
+            capacity=capacity,
+            n_batch=n_batch,
+            hash_mode=True,
+            hot_tokens=hot_tokens,
+            apart_tokens=apart_tokens,
         )
         ledger = Ledger(b)
         for action in script:
@@ -83,6 +92,8 @@ def scripts_are_played(n_examples: int) -> Counter[str]:
         ledger.run()
         stats = b.scheduler.stats()
         tally.update(preemptions=stats.preemptions, evictions=stats.evictions, hits=stats.prefix_hits)
+        if isinstance(b.backend, SimulatedPair):
+            tally.update(apart=b.backend.went)
         tally.update(fate.name for fate in ledger.fates.values())
         ledger.check_end()
 
@@ -92,5 +103,5 @@ def scripts_are_played(n_examples: int) -> Counter[str]:
 
 def test_every_turn_says_what_it_says_alone() -> None:
     tally = scripts_are_played(N_EXAMPLES)
-    least = {"preemptions": 0.2, "evictions": 1, "REPLIES": 2}
+    least = {"preemptions": 0.2, "evictions": 1, "REPLIES": 2, "apart": 0.1}
     assert all(tally[what] >= share * N_EXAMPLES for what, share in least.items()), tally

@@ -20,9 +20,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from unit.engine.harness import Bench, FakeTime, bench, held
+from unit.engine.harness import Bench, FakeTime, SimulatedPair, bench, held
 from unit.engine.ledger import DOMAINS, GRAMMARS, N_CELLS, PROMPTS, Asked, Ledger
-from warmlane.engine.backends.base import Allocate, ByteArray, CacheFull, Decoded, DecodeFailed, Slice
+from warmlane.engine.backends.apart import SEQUENCES_APART
+from warmlane.engine.backends.base import Allocate, Backend, ByteArray, CacheFull, Decoded, DecodeFailed, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.protocol import OwnerId
 from warmlane.engine.tiers.disk import DiskTier
@@ -32,6 +33,7 @@ N_EXAMPLES = 75
 DISK_BYTES = 6000
 OWNERS = st.integers(0, 11)
 REPLIES = st.sampled_from((60, 60, 20, 1, 0))
+STREAM = "0123456789"
 MORE = st.sampled_from((" and?", " so the quick one"))
 
 
@@ -45,18 +47,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is tried in equal parts. Budgets are drawn from `hot` (cells) and `ram` (bytes)."""
+    """What is tried in equal parts. Budgets are drawn from `hot` (cells) and `ram` (bytes). Prompts of `apart_tokens`
+    go apart."""
 
     kind: Kind
     with_disk: bool
     hot: tuple[int | None, ...]
     ram: tuple[int, ...]
+    apart_tokens: int | None = None
 
 
 SETUPS = (
     Setup(Kind.FULL, True, (80, 110), (1 << 20,)),
     Setup(Kind.FULL, True, (30, 0, None), (1 << 20, 3000, 400, 0)),
     Setup(Kind.FULL, False, (80, 30, 0, None), (1 << 20, 3000, 0)),
+    Setup(Kind.FULL, True, (80, 30, 0, None), (1 << 20, 3000, 0), apart_tokens=8),
     Setup(Kind.WINDOWED, True, (80, 30, 0, None), (1 << 20, 3000)),
     Setup(Kind.RECURRENT, True, (80, 30, 0, None), (1 << 20, 3000)),
 )
@@ -95,14 +100,17 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+FailingAt = Callable[[str, Sequence[Slice]], None]
+
+
 class FlakyBackend(SimulatedBackend):
     """Fails the next decode, snapshot or restore when told to, and says `failing_at` which slices a decode does."""
 
-    def __init__(self, kind: Kind, time: FakeTime, failing_at: Callable[[str, Sequence[Slice]], None]) -> None:
+    def __init__(self, kind: Kind, time: FakeTime, failing_at: FailingAt | None, n_seq_max: int = 5) -> None:
         super().__init__(
             SimulatedSettings(
                 n_cells=N_CELLS,
-                n_seq_max=5,
+                n_seq_max=n_seq_max,
                 n_batch=32,
                 hash_mode=True,
                 can_truncate=kind is not Kind.RECURRENT,
@@ -119,7 +127,8 @@ class FlakyBackend(SimulatedBackend):
         if self.failing not in ("decode", "full"):
             return super().decode(slices)
         failing, self.failing = self.failing, None
-        self._failing_at(failing, slices)
+        if self._failing_at is not None:
+            self._failing_at(failing, slices)
         if failing == "decode":
             first = slices[0]
             super().decode([Slice(first.seq, first.position, first.tokens, wants_logits=False)])
@@ -137,6 +146,34 @@ class FlakyBackend(SimulatedBackend):
             self.failing = None
             return False
         return super().restore(seq, data, begin, end)
+
+
+class FlakyPair(SimulatedPair):
+    """Two of these: the one fails after the other has succeeded, where both have something to decode."""
+
+    def __init__(self, time: FakeTime, failing_at: FailingAt) -> None:
+        self.halves = [FlakyBackend(Kind.FULL, time, None, n) for n in (5, SEQUENCES_APART)]
+        super().__init__(*self.halves)
+        self._failing_decode: str | None = None
+        self._failing_at = failing_at
+
+    @property
+    def failing(self) -> str | None:
+        return self._failing_decode or self.halves[0].failing or self.halves[1].failing
+
+    @failing.setter
+    def failing(self, what: str | None) -> None:
+        in_decode = what in ("decode", "full")
+        self._failing_decode = what if in_decode else None
+        self.halves[0].failing = self.halves[1].failing = None if in_decode else what
+
+    def decode(self, slices: Sequence[Slice]) -> Decoded:
+        failing, self._failing_decode = self._failing_decode, None
+        if failing is None:
+            return super().decode(slices)
+        self._failing_at(failing, slices)
+        self.halves[all(s.seq in self._apart for s in slices)].failing = failing
+        return super().decode(slices)
 
 
 class Engine(RuleBasedStateMachine):
@@ -159,7 +196,12 @@ class Engine(RuleBasedStateMachine):
     def start(self) -> None:
         capacity, hot, ram, least_shared = self.options
         time = FakeTime()
-        self.backend = FlakyBackend(self.setup.kind, time, self.failing_at)
+        apart_tokens = self.setup.apart_tokens
+        self.backend: FlakyBackend | FlakyPair
+        if apart_tokens is None:
+            self.backend = FlakyBackend(self.setup.kind, time, self.failing_at)
+        else:
+            self.backend = FlakyPair(time, self.failing_at)
         b = bench(
             backend=self.backend,
             time=time,
@@ -169,11 +211,12 @@ class Engine(RuleBasedStateMachine):
             least_shared=least_shared,
             slice_alone=24,
             slice_beside_decode=8,
+            apart_tokens=apart_tokens,
             disk=self.open_disk if self.setup.with_disk else None,
         )
         self.running = Ledger(b, known=self.known)
 
-    def open_disk(self, backend: SimulatedBackend, time: FakeTime) -> DiskTier:
+    def open_disk(self, backend: Backend, time: FakeTime) -> DiskTier:
         self.writer = LateWriter()
         return DiskTier(
             Path(self.directory.name),
@@ -260,6 +303,16 @@ class Engine(RuleBasedStateMachine):
         for place, prompt in enumerate(prompts):
             n = 20 if place % 2 else 60
             self.submit(Asked(prompt=prompt, owner=first + place, domain=domain, max_tokens=n, spare=spare))
+        self.ledger.run()
+
+    @rule(prompt=st.sampled_from(PROMPTS), more=MORE, first=st.sampled_from((0, 4, 8)), domain=st.sampled_from(DOMAINS))
+    def fan_out(self, prompt: str, more: str, first: int, domain: bytes) -> None:
+        """Beside a stream, a prompt and one that shares it while its reply is in the making."""
+        self.submit(Asked(prompt=STREAM, owner=first, domain=domain, max_tokens=60))
+        self.ledger.step(3)
+        self.submit(Asked(prompt=prompt, owner=first + 1, domain=domain, max_tokens=20))
+        self.ledger.step(8)
+        self.submit(Asked(prompt=prompt + more, owner=first + 2, domain=domain, max_tokens=20))
         self.ledger.run()
 
     @rule(n=st.integers(1, 30))
@@ -362,6 +415,8 @@ class Engine(RuleBasedStateMachine):
             ram_evictions=stats.ram_evictions,
         )
         self.tally.update(fate.name for fate in self.ledger.fates.values())
+        if isinstance(self.backend, FlakyPair):
+            self.tally.update(apart=self.backend.went, came_back=self.backend.came_back)
 
     def teardown(self) -> None:
         if self.running is not None:
@@ -384,5 +439,12 @@ def engines_come_and_go(n_examples: int) -> Counter[str]:
 def test_every_turn_says_what_it_says_alone_whatever_tier_its_cells_were_in() -> None:
     tally = engines_come_and_go(N_EXAMPLES)
     least = {"preemptions": 0.5, "spills": 2, "restores": 1, "disk_tokens": 0.2, "REPLIES": 2}
-    least |= {"restarts": 0.2, "left_bit_by_bit": 0.05, "disk_writes": 0.2, "disk_write_errors": 0.01}
+    least |= {
+        "apart": 0.05,
+        "came_back": 0.01,
+        "restarts": 0.2,
+        "left_bit_by_bit": 0.05,
+        "disk_writes": 0.2,
+        "disk_write_errors": 0.01,
+    }
     assert all(tally[what] >= share * N_EXAMPLES for what, share in least.items()), tally

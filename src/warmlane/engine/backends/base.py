@@ -139,7 +139,8 @@ class BackendInfo:
 
 
 class Backend(Protocol):
-    """A loaded model. Mutating calls: `decode`, `share`, `truncate`, `drop`, `restore`, `clear`, `close`."""
+    """A loaded model. Mutating calls: `decode`, `share`, `set_apart`, `truncate`, `drop`, `restore`, `clear`,
+    `close`."""
 
     @property
     def info(self) -> BackendInfo: ...
@@ -162,8 +163,14 @@ class Backend(Protocol):
     def share(self, src: int, dst: int, length: int) -> bool:
         """Make the first `length` cells of `src` also those of `dst`, which must be empty; copies nothing.
 
-        False if `can_cut` is; `dst` is then empty.
+        False if `can_cut` is, or if `src` was set apart and there are too few cells to bring it back; `dst` is then
+        empty.
         """
+        ...
+
+    def set_apart(self, seq: int, length: int) -> bool:
+        """Compute what follows the sequence's `length` cells where it does not slow down others, until it is dropped,
+        cut to less, or shared beyond them. False, and nothing is changed, if there is no such place."""
         ...
 
     def truncate(self, seq: int, length: int) -> bool:

@@ -58,14 +58,21 @@ class LlamaCppBackend:
     """Implements `Backend`. Loads the model in its constructor and decodes one token to warm up, so construct it on the
     thread that will decode.
 
+    With `beside` this is another context of that one's model, which must be closed after it; `sequences` is how many it
+    has, by default those of the config.
+
     Raises `ConfigError` if the file or the settings cannot be used.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
-        self._gguf: GgufModel | None = load_model(config.model_path)
+    def __init__(
+        self, config: EngineConfig, *, beside: LlamaCppBackend | None = None, sequences: int | None = None
+    ) -> None:
+        self._gguf: GgufModel | None = load_model(config.model_path) if beside is None else beside._gguf
+        assert self._gguf is not None, "used after close"
+        self._owns_model = beside is None
         self._context: lib.llama_context_p | None = None
         try:
-            self._context = _open_context(self._gguf, config)
+            self._context = _open_context(self._gguf, config, sequences or config.sequences)
         except BaseException:
             self.close()
             raise
@@ -74,7 +81,7 @@ class LlamaCppBackend:
             self.close()
             raise ConfigError(f"The model file {config.model_path} keeps no KV cache. Pick a chat model in GGUF.")
         self._memory = memory
-        self._tokenizer = GgufTokenizer(self._gguf.vocab)
+        self._tokenizer = GgufTokenizer(self._gguf.vocab) if beside is None else beside.tokenizer
         # Where restored pieces leave a hole in what windowed layers hold, what lies before it is no use: the first
         # position behind it, by sequence.
         self._floor: dict[int, int] = {}
@@ -111,6 +118,9 @@ class LlamaCppBackend:
         if src in self._floor:
             self._floor[dst] = self._floor[src]
         return True
+
+    def set_apart(self, seq: int, length: int) -> bool:
+        return False
 
     def truncate(self, seq: int, length: int) -> bool:
         if not self.can_cut(seq, length):
@@ -165,7 +175,8 @@ class LlamaCppBackend:
             lib.llama_free(self._context)
             self._context = None
         if self._gguf is not None:
-            self._gguf.free()
+            if self._owns_model:
+                self._gguf.free()
             self._gguf = None
 
     @property
@@ -206,14 +217,14 @@ class LlamaCppBackend:
         self.clear()
 
 
-def _open_context(gguf: GgufModel, config: EngineConfig) -> lib.llama_context_p:
+def _open_context(gguf: GgufModel, config: EngineConfig, sequences: int) -> lib.llama_context_p:
     threads = config.n_threads or available_cores()
     params = lib.llama_context_default_params()
     params.n_ctx = config.n_ctx or (DEFAULT_CELLS_FLAT if config.flat else DEFAULT_CELLS_PAGED)
     params.n_batch = config.n_batch
     params.n_ubatch = config.n_batch
     # One more than the scheduler knows of, to take snapshots from and restore them into.
-    params.n_seq_max = config.sequences + 1
+    params.n_seq_max = sequences + 1
     params.n_threads = threads
     params.n_threads_batch = threads
     params.flash_attn_type = _flash_attention(config)

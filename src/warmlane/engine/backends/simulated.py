@@ -186,6 +186,9 @@ class SimulatedBackend:
             held[dst] = held[src] & (self._position < length)
         return True
 
+    def set_apart(self, seq: int, length: int) -> bool:
+        return False
+
     def truncate(self, seq: int, length: int) -> bool:
         if not self.can_cut(seq, length):
             return False
