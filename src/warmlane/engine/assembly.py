@@ -47,13 +47,13 @@ def open_backend(config: EngineConfig, *, crash: Callable[[], None] = exit_proce
     """
     if config.kind is EngineKind.SIMULATED:
         simulated = _open_simulated(config, config.sequences, crash)
-        return _with_room_apart(simulated, config, lambda: _open_simulated(config, SEQUENCES_APART, crash))
+        return with_room_apart(simulated, config, lambda: _open_simulated(config, SEQUENCES_APART, crash))
     set_native_defaults(os.environ)
     # Imported late: loading the native library costs a second that the simulated engine need not pay.
     from warmlane.engine.backends.llamacpp import LlamaCppBackend
 
     backend = LlamaCppBackend(config)
-    return _with_room_apart(backend, config, lambda: LlamaCppBackend(config, beside=backend, sequences=SEQUENCES_APART))
+    return with_room_apart(backend, config, lambda: LlamaCppBackend(config, beside=backend, sequences=SEQUENCES_APART))
 
 
 def _open_simulated(config: EngineConfig, sequences: int, crash: Callable[[], None]) -> SimulatedBackend:
@@ -68,7 +68,7 @@ def _open_simulated(config: EngineConfig, sequences: int, crash: Callable[[], No
     return SimulatedBackend(settings, model=config.model_name, crash=crash)
 
 
-def _with_room_apart(backend: Backend, config: EngineConfig, open_other: Callable[[], Backend]) -> Backend:
+def with_room_apart(backend: Backend, config: EngineConfig, open_other: Callable[[], Backend]) -> Backend:
     """Where the operator bounds the gaps in streams, long prompts are computed in a context of their own, if the model
     can do so: it takes as much memory again."""
     facts = backend.info

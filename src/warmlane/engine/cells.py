@@ -11,7 +11,7 @@ class CellTable:
     """Which cells exist, counted one by one: a cell shared by several chains is one cell.
 
     The ids are the table's own; which slot of the backend's memory a cell lives in does not matter for the count.
-    Invariant: `n_used` equals the number of distinct cells the backend holds.
+    Invariant: `n_used` equals the number of distinct cells the backend holds, copies of those apart not counted.
     """
 
     def __init__(self, n_cells: int) -> None:

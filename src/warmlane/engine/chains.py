@@ -25,8 +25,8 @@ class NoSequence(Exception):
 class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
     pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its last snapshot on
-    the way was taken; another is to be taken at each length in `stops`. `ahead` is how long it was when it was last
-    copied before it had to leave. `runs` are the lengths at which batches went
+    the way was taken; another is to be taken at each length in `stops`. `ahead` had it when it was last copied without
+    having to leave. `runs` are the lengths at which batches went
     on with it: cells of one batch are likely to lie side by side, those of two are not."""
 
     seq: int
@@ -51,7 +51,8 @@ class ChainPool:
     """All chains of one backend, and the only caller of its memory operations.
 
     With `sharing` off (flat engines) there is one chain, and only its own owner reuses it. `leaving` is called with a
-    chain before it is evicted; chains that `wanted` speaks for are evicted last. `now` is a clock in seconds.
+    chain before it is evicted; chains that `wanted` speaks for are evicted last. `now` is a clock in seconds. No chain
+    that was set apart is brought back for fewer than `least_shared` tokens.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class ChainPool:
         leaving: Callable[[Chain], None] = lambda chain: None,
         wanted: Callable[[Chain], bool] = lambda chain: False,
         now: Callable[[], float] = lambda: 0.0,
+        least_shared: int = 64,
     ) -> None:
         info = backend.info
+        self._least_shared = least_shared
         self._backend = backend
         self._sharing = sharing
         self._leaving = leaving
@@ -99,7 +102,7 @@ class ChainPool:
     def held_by_running(self, owner: OwnerId, domain: bytes, tokens: Int32Array) -> int:
         """How many of the cells that a placement would start with running chains hold already. The same tokens may be
         in cells twice, where two chains computed or restored them apart."""
-        best, length = self._longest(self._candidates(owner, domain), domain, tokens[:-1])
+        best, length = self._longest(self._candidates(owner, domain), domain, tokens[:-1], owner)
         if best is None:
             return 0
         running = np.zeros(self.table.n_cells, dtype=np.bool_)
@@ -124,7 +127,7 @@ class ChainPool:
         if own is not None and own.domain != domain:
             self.drop(own)
             own = None
-        best, length = self._longest(self._candidates(owner, domain) if share else (), domain, wanted)
+        best, length = self._longest(self._candidates(owner, domain) if share else (), domain, wanted, owner)
         if own is not None and best is own:
             if self.truncate(own, length):
                 return self._start(own)
@@ -232,13 +235,19 @@ class ChainPool:
         mine = (own,) if own is not None and own.domain == domain else ()
         return (*mine, *(self._chains.values() if self._sharing else ()))
 
-    def _longest(self, chains: Iterable[Chain], domain: bytes, wanted: Int32Array) -> tuple[Chain | None, int]:
+    def _longest(
+        self, chains: Iterable[Chain], domain: bytes, wanted: Int32Array, owner: OwnerId | None = None
+    ) -> tuple[Chain | None, int]:
+        """The chain to start from, and how many of its tokens: what `owner` holds itself need not be shared."""
         best: Chain | None = None
         length = 0
-        for chain in chains:
+        for chain in sorted(chains, key=lambda c: self._backend.shared_as_is(c.seq) is not None):
             if chain.domain != domain:
                 continue
             n = common_prefix(chain.tokens.view, wanted)
+            as_is = self._backend.shared_as_is(chain.seq)
+            if as_is is not None and chain.owner != owner and n < as_is + self._least_shared:
+                n = min(n, as_is)
             if n > length and self._backend.can_cut(chain.seq, n):
                 best, length = chain, n
         return best, length

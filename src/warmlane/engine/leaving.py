@@ -1,4 +1,5 @@
-"""A chain that is copied out of the hot pool a few cells at a time, between the steps of turns that run.
+"""A chain that is copied out of the hot pool a few cells at a time, between the steps of turns that run, or while none
+does.
 
 Where values lie by channel, cells that were computed one by one among others' are copied one by one: a long reply at
 once would be a gap in every stream (docs/performance.md has the numbers).

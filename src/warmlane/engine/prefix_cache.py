@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from warmlane.engine.backends.base import Backend
 from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.divergence import divergence_at, nearest
@@ -84,7 +86,14 @@ class PrefixCache:
         self._interests = interests
         self._now = now
         self.pins = Pins(now=now)
-        self.pool = ChainPool(backend, sharing=sharing, leaving=self._spill, wanted=self._is_wanted, now=now)
+        self.pool = ChainPool(
+            backend,
+            sharing=sharing,
+            leaving=self._spill,
+            wanted=self._is_wanted,
+            now=now,
+            least_shared=settings.least_shared,
+        )
         self.ram = RamTier(
             settings.ram_bytes if sharing else 0, whole=self._whole, window=self._window, now=now, pins=self.pins
         )
@@ -249,21 +258,25 @@ class PrefixCache:
     def copy_ahead(self, room_ms: float) -> bool:
         """While nobody runs: copy what only the hot pool has, so that it leaves at once when turns begin. Takes no
         memory that others' snapshots are in. False if there is nothing left to copy."""
+        chain = self.leaver.leaving or self._to_copy()
+        if chain is None:
+            return False
         if not self.leaver.busy:
-            chain = self._to_copy()
-            if chain is None:
-                return False
-            chain.ahead = len(chain)
-            if not self.leaver.takes(chain, start := self._kept_to(chain)):
-                return True
-            self.leaver.begin(chain, start)
+            # Also what other chains hold now: they leave as well.
+            start = self._in_memory(chain, 0)
+            if np.count_nonzero(chain.runs.view >= start) <= MOST_BATCHES_COPIED:
+                self._spill(chain, start)
+            elif self.leaver.takes(chain, start):
+                self.leaver.begin(chain, start)
         self.leaver.go_on(room_ms, evict=False)
+        if not self.leaver.busy:
+            chain.ahead = len(chain)
         return True
 
     def _to_copy(self) -> Chain | None:
         """The most recently used chain that was not copied yet, if any is to be."""
         leaves = self._settings.hot_tokens is not None and self._sharing and not self._whole and not self._window
-        if not leaves or 2 * self.ram.allocated_bytes >= self.ram.limit_bytes:
+        if not leaves or 2 * self.ram.used_bytes >= self.ram.limit_bytes:
             return None
         chains = (c for c in self.pool if not c.running and c.ahead != len(c))
         return max(chains, key=lambda c: c.used_at, default=None)
@@ -306,17 +319,20 @@ class PrefixCache:
             for domain, tokens in self._interests()
         )
 
-    def _spill(self, chain: Chain) -> None:
-        """Keep what only this chain holds, of all that is in memory."""
+    def _spill(self, chain: Chain, start: int | None = None) -> None:
+        """Keep what only this chain holds, of all that is in memory; or what it holds from `start` on."""
         if not self.ram.limit_bytes or not len(chain):
             return
-        start = self._kept_to(chain)
+        start = self._kept_to(chain) if start is None else start
         if start < len(chain) and self._store(chain, 0 if self._whole else start) is not None:
             self.spills += 1
 
     def _kept_to(self, chain: Chain) -> int:
-        """How many of the chain's tokens memory holds without it."""
-        begin = self._shared(chain)
+        """How many of the chain's tokens memory holds without it, hot or not."""
+        return self._in_memory(chain, self._shared(chain))
+
+    def _in_memory(self, chain: Chain, begin: int) -> int:
+        """How far the RAM tier goes on with the chain from `begin` on."""
         trail = self.ram.index.trail(chain.domain, chain.tokens.view, begin, least=self._settings.least_shared)
         for segment, _ in reversed(trail):
             self.ram.index.touch(segment, self._now())

@@ -41,7 +41,8 @@ class Scheduler:
 
     Turns are served first come first served, `capacity` at a time, in the order that `Order` keeps; only a turn with
     little to compute passes a long prefill, every second step. `now` is a monotonic clock in seconds, `entropy` a
-    source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first.
+    source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first. While
+    there is no work `copies_ahead` tells whether steps are of use nevertheless.
     """
 
     def __init__(
@@ -143,7 +144,8 @@ class Scheduler:
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
             self._trim()
-            self.copies_ahead = self.cache.copy_ahead(COPY_AHEAD_MS)
+        if self._order.any or not self._outputs:  # who waits for these does not wait for copies as well
+            self.copies_ahead = not self._order.any and self.cache.copy_ahead(COPY_AHEAD_MS)
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
         return outputs

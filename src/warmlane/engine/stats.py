@@ -14,9 +14,10 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     of the hot pool, RAM and disk, and `prefix_hits` of `placed_turns` turns reused any. Step times are in milliseconds,
     the mean an exponential one over about 50 steps.
 
-    A segment is a snapshot in a lower tier; `spills` moved chains to RAM and `restores` brought segments back. RAM and
-    disk `bytes` are gauges, and so are the `pins`, prefixes that clients asked to keep. `ram_refusals` were larger than
-    the tier; `disk_damaged` files were removed, and `disk_passed_over` ones not read because computing was quicker.
+    A segment is a snapshot in a lower tier; `spills` copied chains to RAM, before they left or then, and `restores`
+    brought segments back. RAM and disk `bytes` are gauges, and so are the `pins`, prefixes that clients asked to keep.
+    `ram_refusals` were larger than the tier; `disk_damaged` files were removed, and `disk_passed_over` ones not read
+    because computing was quicker.
     """
 
     waiting_turns: int

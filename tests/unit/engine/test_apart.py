@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unit.engine.harness import Bench, SimulatedPair, bench, chat, held, saved
-from warmlane.engine.assembly import open_backend
+from warmlane.engine.assembly import open_backend, with_room_apart
 from warmlane.engine.backends.apart import SEQUENCES_APART
 from warmlane.engine.backends.base import CacheFull, SequenceFault, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
@@ -139,12 +139,38 @@ def test_a_batch_that_finds_no_cells_changes_nothing() -> None:
     assert held(both, 2) == dict(enumerate(TEXT[:14]))
 
 
-def test_a_batch_that_finds_no_cells_apart_changes_nothing() -> None:
+def test_where_there_is_no_room_apart_it_comes_back_and_goes_on() -> None:
+    both, one = begun(n_apart=16), SimulatedBackend(SETTINGS)
+    decoded = both.decode([piece(0, 14, b"abc"), piece(1, 0, b"d")])
+    assert both.n_apart == 0
+    assert both.n_used == both.here.n_used == 18
+    assert held(both, 0) == dict(enumerate(TEXT[:14] + b"abc"))
+    assert held(both, 1) == dict(enumerate(b"d"))
+    assert np.array_equal(decoded.logits(0), one.decode([piece(0, 0, TEXT[:14] + b"abc")]).logits(0))
+
+
+def test_where_there_is_no_room_at_all_nothing_is_changed() -> None:
     both = begun(n_apart=16)
+    both.decode([piece(1, 0, TEXT + TEXT[:8])])
     with pytest.raises(CacheFull):
-        both.decode([piece(0, 14, b"abc"), piece(1, 0, b"d")])
+        both.decode([piece(0, 14, b"abc"), piece(2, 0, b"d")])
     assert held(both, 0) == dict(enumerate(TEXT[:14]))
-    assert held(both, 1) == {}
+    assert held(both, 2) == {}
+
+
+def test_where_there_is_no_room_apart_it_is_restored_here() -> None:
+    both = begun(n_apart=16)
+    both.decode([piece(1, 0, TEXT[:20])])
+    assert both.restore(0, saved(both, 1), 14, 20)
+    assert both.n_apart == 0
+    assert held(both, 0) == dict(enumerate(TEXT[:20]))
+
+
+def test_a_damaged_snapshot_leaves_it_as_it_was() -> None:
+    both = begun()
+    assert not both.restore(0, np.zeros(30, dtype=np.uint8), 14, 30)
+    assert held(both, 0) == dict(enumerate(TEXT[:14]))
+    assert next_row(both, 0, 14) == next_row(begun(), 0, 14)
 
 
 def test_a_fault_names_the_sequence_by_the_number_it_has_here() -> None:
@@ -188,8 +214,11 @@ def streaming(**options: object) -> tuple[Bench, SimulatedPair]:
 
 
 def finish(b: Bench, turn: int) -> None:
-    while not b.events[turn] or not hasattr(b.events[turn][-1], "reason"):
+    for _ in range(5000):
+        if b.events[turn] and hasattr(b.events[turn][-1], "reason"):
+            return
         b.step()
+    raise AssertionError("the turn does not come to its end")
 
 
 def alone(prompt: str, max_tokens: int = 30) -> str:
@@ -250,6 +279,31 @@ def test_one_that_shares_a_running_prompt_brings_it_back() -> None:
     b.check_accounts()
 
 
+def test_a_few_tokens_in_common_do_not_bring_it_back() -> None:
+    b, backend = streaming()
+    turn = b.submit(LONG, owner=1, max_tokens=60)
+    while b.scheduler.stats().decoding_turns < 2:
+        b.step()
+    other = b.submit(LONG[:30] + "and more", owner=2, max_tokens=30)
+    finish(b, other)
+    assert backend.came_back == 0
+    assert b.placed(other).hot_tokens == 0
+    assert b.text(other) == alone(LONG[:30] + "and more")
+    finish(b, turn)
+
+
+def test_many_long_ones_that_share_do_not_hinder_each_other() -> None:
+    """Copies of what they share fill the other context, while cells are counted once."""
+    b, backend = streaming(n_cells=600, capacity=5)
+    head = LONG[:122]
+    finish(b, b.submit(head, owner=9, max_tokens=1))
+    turns = [b.submit(head + chr(65 + i) * 110, owner=i, max_tokens=20) for i in range(3)]
+    for turn in turns:
+        finish(b, turn)
+        assert b.text(turn) == alone(head + chr(65 + turns.index(turn)) * 110, 20)
+    assert backend.went >= 3
+
+
 def test_a_chain_of_many_batches_stays_rather_than_be_copied() -> None:
     b, backend = streaming()
     said = b.submit("tell me", owner=1, max_tokens=50)
@@ -276,3 +330,10 @@ def test_there_is_a_context_apart_where_gaps_are_bounded(kind: str) -> None:
     backend = open_backend(config)
     assert backend.set_apart(0, 0) is expected
     backend.close()
+
+
+@pytest.mark.parametrize(("can_truncate", "attention_window"), [(False, 0), (True, 16)])
+def test_there_is_none_for_models_that_cannot_be_cut(can_truncate: bool, attention_window: int) -> None:
+    facts = SimulatedSettings(can_truncate=can_truncate, attention_window=attention_window)
+    backend = SimulatedBackend(facts)
+    assert with_room_apart(backend, KINDS["bounded"][0], lambda: SimulatedBackend(facts)) is backend

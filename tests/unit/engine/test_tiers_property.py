@@ -106,10 +106,12 @@ FailingAt = Callable[[str, Sequence[Slice]], None]
 class FlakyBackend(SimulatedBackend):
     """Fails the next decode, snapshot or restore when told to, and says `failing_at` which slices a decode does."""
 
-    def __init__(self, kind: Kind, time: FakeTime, failing_at: FailingAt | None, n_seq_max: int = 5) -> None:
+    def __init__(
+        self, kind: Kind, time: FakeTime, failing_at: FailingAt | None, n_seq_max: int = 5, *, n_cells: int = N_CELLS
+    ) -> None:
         super().__init__(
             SimulatedSettings(
-                n_cells=N_CELLS,
+                n_cells=n_cells,
                 n_seq_max=n_seq_max,
                 n_batch=32,
                 hash_mode=True,
@@ -152,7 +154,9 @@ class FlakyPair(SimulatedPair):
     """Two of these: the one fails after the other has succeeded, where both have something to decode."""
 
     def __init__(self, time: FakeTime, failing_at: FailingAt) -> None:
-        self.halves = [FlakyBackend(Kind.FULL, time, None, n) for n in (5, SEQUENCES_APART)]
+        here = FlakyBackend(Kind.FULL, time, None)
+        # Not all that may have to be there at once.
+        self.halves = [here, FlakyBackend(Kind.FULL, time, None, SEQUENCES_APART, n_cells=80)]
         super().__init__(*self.halves)
         self._failing_decode: str | None = None
         self._failing_at = failing_at

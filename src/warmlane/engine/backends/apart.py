@@ -59,8 +59,8 @@ class TwoContexts:
     sequences 0 to `SEQUENCES_APART` - 1. Closes both.
 
     Sequences begin `here`. One that is `set_apart` keeps its cells here and goes on in the other context, with a copy
-    of them before it; it comes back when another sequence is to share what it has computed there. So no cell is here
-    twice, and of those apart none but the copies.
+    of them before it; it comes back when another sequence is to share what it has computed there, or where the copies
+    leave too little room there. So no cell is here twice, and as many are in use here as callers count at most.
     """
 
     def __init__(self, here: Backend, apart: Backend) -> None:
@@ -107,6 +107,11 @@ class TwoContexts:
         names = {apart.seq: seq for seq, apart in self._apart.items()}
         try:
             other = self._other.decode(there) if there else None
+        except CacheFull:
+            seq = names[there[-1].seq]
+            if not self._bring_back(seq, self._apart[seq]):
+                raise
+            return self.decode(slices)
         except SequenceFault as fault:
             raise SequenceFault(names[fault.seq], str(fault), memory=fault.memory) from None
         try:
@@ -125,6 +130,10 @@ class TwoContexts:
 
     def can_cut(self, seq: int, length: int) -> bool:
         return self._here.can_cut(seq, length)
+
+    def shared_as_is(self, seq: int) -> int | None:
+        apart = self._apart.get(seq)
+        return None if apart is None else apart.base
 
     def share(self, src: int, dst: int, length: int) -> bool:
         apart = self._apart.get(src)
@@ -161,10 +170,11 @@ class TwoContexts:
         apart = self._apart.get(seq)
         if apart is None:
             return self._here.restore(seq, data, begin, end)
-        restored = self._other.restore(apart.seq, data, begin, end)
-        if restored:
+        if self._other.restore(apart.seq, data, begin, end):
             apart.length = end
-        return restored
+            return True
+        # There may be too few cells there; here there are as many as the caller knows of.
+        return self._bring_back(seq, apart) and self._here.restore(seq, data, begin, end)
 
     def clear(self) -> None:
         for seq, apart in tuple(self._apart.items()):

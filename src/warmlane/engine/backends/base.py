@@ -109,8 +109,9 @@ class Tokenizer(Protocol):
 class BackendInfo:
     """Facts fixed at load time.
 
-    `n_cells` is shared by all sequences; `window` is the longest sequence in tokens; `n_batch` the most tokens of one
-    `decode`. Without `can_truncate` a sequence can only be extended or dropped, and only shared at its full length.
+    `n_cells` is shared by all sequences (where some are `set_apart`, by those in either context); `window` is the
+    longest sequence in tokens; `n_batch` the most tokens of one `decode`. Without `can_truncate` a sequence can only be
+    extended or dropped, and only shared at its full length.
     Where `attention_window` is not 0, some layers see that many tokens only (the new one included), and a sequence may
     forget at any time what lies further back from its end; then `can_cut` is to be asked before it is cut.
     Where `idle_cells_cost`, cells that no sequence of the batch sees slow it down nevertheless.
@@ -170,7 +171,13 @@ class Backend(Protocol):
 
     def set_apart(self, seq: int, length: int) -> bool:
         """Compute what follows the sequence's `length` cells where it does not slow down others, until it is dropped,
-        cut to less, or shared beyond them. False, and nothing is changed, if there is no such place."""
+        cut to less, shared beyond them, or out of room there. False, and nothing is changed, if there is no such
+        place."""
+        ...
+
+    def shared_as_is(self, seq: int) -> int | None:
+        """How many cells of a sequence that was set apart can be shared without its being brought back, which takes
+        copies; None for any other."""
         ...
 
     def truncate(self, seq: int, length: int) -> bool:

@@ -122,6 +122,9 @@ class LlamaCppBackend:
     def set_apart(self, seq: int, length: int) -> bool:
         return False
 
+    def shared_as_is(self, seq: int) -> int | None:
+        return None
+
     def truncate(self, seq: int, length: int) -> bool:
         if not self.can_cut(seq, length):
             return False

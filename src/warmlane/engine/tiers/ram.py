@@ -57,6 +57,11 @@ class RamTier:
     def allocated_bytes(self) -> int:
         return self._buffers.allocated_bytes
 
+    @property
+    def used_bytes(self) -> int:
+        """What the snapshots take, without buffers that wait for the next ones."""
+        return sum(segment.size for segment in self.index)
+
     def store(
         self, domain: bytes, tokens: Int32Array, start: int, owner: OwnerId | None, fill: Fill
     ) -> RamSegment | None:
