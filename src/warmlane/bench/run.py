@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -32,13 +33,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run. Both sides of a pair get the same prompts, and no two pairs do: both follow from `seed`."""
+    """What to run. Both sides of a pair get the same prompts, and no two pairs do: both follow from `seed`. After each
+    sample there is a pause of `settle_s` seconds: what a server does behind its answers is not to fall into the time of
+    the other."""
 
     workloads: Sequence[Workload]
     ours: Side
     peer: Side | None
     n_pairs: int
     seed: int
+    settle_s: float = 0.0
 
 
 async def run(plan: Plan, tell: Tell) -> list[Outcome]:
@@ -106,6 +110,7 @@ class _Measuring:
         except BenchError as error:
             self._fail(error)
             return
+        await asyncio.sleep(self._plan.settle_s)
         self.samples.append(sample)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in sample.values.items())
         self._tell(f"{name}, pair {pair + 1} of {self._plan.n_pairs}, {self._side.name}: {shown}")

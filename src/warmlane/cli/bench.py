@@ -32,6 +32,9 @@ EXIT_FAILED = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_MISSED = 3
 
+SETTLE_S = 2.0
+"""Between the samples of two servers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flags:
@@ -184,6 +187,7 @@ async def _planned(flags: _Flags, settings: Settings | None) -> AsyncIterator[Pl
             peer=Side(name="peer", client=peer, other=ours, launcher=peer_launcher, reference=peer) if peer else None,
             n_pairs=flags.n_pairs,
             seed=flags.seed,
+            settle_s=SETTLE_S if peer else 0.0,
         )
 
 

@@ -26,8 +26,8 @@ class Chain:
     """The cells of one backend sequence: `tokens[i]` was computed at position i into `cells[i]`. `used_s` is on the
     pool's clock; `kept` tokens of it are known to be in a lower tier, and `kept_at` had it when its last snapshot on
     the way was taken; another is to be taken at each length in `stops`. `ahead` had it when it was last copied without
-    having to leave. `runs` are the lengths at which batches went
-    on with it: cells of one batch are likely to lie side by side, those of two are not."""
+    having to leave. `runs` are the lengths at which batches went on with it: cells of one batch are likely to lie side
+    by side, those of two are not."""
 
     seq: int
     domain: bytes

@@ -64,11 +64,11 @@ class Pace:
         """Whether the operator bounds the gap."""
         return self._max_gap_ms is not None
 
-    @property
-    def room_ms(self) -> float:
-        """What else may be done in a step of decode rows, if it is in no hurry: within the gap, and for no longer than
-        an undisturbed step takes. Less than nothing if the rows fill the gap already."""
-        return min(self._gap_ms - self._rows_ms, self._decode_ms or 0.0)
+    def room_ms(self, *, hurry: bool) -> float:
+        """What else may be done in a step of decode rows: within the gap, and without `hurry` for no longer than an
+        undisturbed step takes. Less than nothing if the rows fill the gap already."""
+        within_gap = self._gap_ms - self._rows_ms
+        return within_gap if hurry else min(within_gap, self._decode_ms or 0.0)
 
     def slice_length(self, *, decode_rows: int, short: bool) -> int:
         """The most tokens of prefill in a step beside `decode_rows` others; 0 if the batch has no room for any."""

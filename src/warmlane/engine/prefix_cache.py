@@ -42,13 +42,15 @@ class CacheSettings:
     """`hot_tokens` bounds the cells of chains no turn runs on (None: not at all), `ram_bytes` the RAM tier; what rests
     for `idle_s` is written to the disk tier. A prefix shorter than `least_shared` tokens is stored with each chain that
     has it: a conversation's snapshot should not hang on another's for the first words of a template. A chain to which
-    `apart_tokens` are to be added is worth setting apart, where streams are not to be slowed down."""
+    `apart_tokens` are to be added is worth setting apart, where streams are not to be slowed down. Copying ahead begins
+    `rest_s` after the last turn: who goes on at once does not wait for it."""
 
     hot_tokens: int | None = None
     ram_bytes: int = 0
     idle_s: float = 30.0
     least_shared: int = 64
     apart_tokens: int = 512
+    rest_s: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,10 @@ class PrefixCache:
         self.spills = 0
         self.restores = 0
         self.restore_failures = 0
+
+    @property
+    def rest_s(self) -> float:
+        return self._settings.rest_s
 
     @property
     def has_unsaved(self) -> bool:

@@ -41,8 +41,7 @@ class Scheduler:
 
     Turns are served first come first served, `capacity` at a time, in the order that `Order` keeps; only a turn with
     little to compute passes a long prefill, every second step. `now` is a monotonic clock in seconds, `entropy` a
-    source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first. While
-    there is no work `copies_ahead` tells whether steps are of use nevertheless.
+    source of seeds. Every submitted turn ends in exactly one Ended or TurnFailed, unless it was cancelled first.
     """
 
     def __init__(
@@ -78,7 +77,16 @@ class Scheduler:
         self._changed = False
         self._leaving = False
         self._unchanged_steps = 0
-        self.copies_ahead = False
+        self._copies_ahead = False
+        self._ended_s = 0.0
+
+    @property
+    def rests_in_s(self) -> float | None:
+        """Seconds until steps are of use though there is no work: what rests is copied ahead then. None if they are
+        not, or while there is a turn."""
+        if not self._copies_ahead or self._order.any or self._outputs:
+            return None
+        return max(0.0, self._ended_s + self.cache.rest_s - self._now())
 
     @property
     def has_work(self) -> bool:
@@ -144,8 +152,8 @@ class Scheduler:
             self._counters.step((self._now() - started) * 1e3)
         if not self._order.any:
             self._trim()
-        if self._order.any or not self._outputs:  # who waits for these does not wait for copies as well
-            self.copies_ahead = not self._order.any and self.cache.copy_ahead(COPY_AHEAD_MS)
+        if self.rests_in_s == 0.0:
+            self._copies_ahead = self.cache.copy_ahead(COPY_AHEAD_MS)
         self.cache.tick()
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -180,10 +188,10 @@ class Scheduler:
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
         leaver, decoding = self.cache.leaver, bool(self._order.decoding)
-        prompts_turn = decoding and self._leaving and bool(self._order.queue)  # they have every second step
-        if not leaver.busy or not self._order.any or prompts_turn:
+        prompts_wait = bool(self._order.queue)  # and have every second step
+        if not leaver.busy or not self._order.any or (decoding and self._leaving and prompts_wait):
             return False
-        leaver.go_on(self._pace.room_ms if decoding else math.inf)
+        leaver.go_on(self._pace.room_ms(hurry=prompts_wait) if decoding else math.inf)
         if not leaver.busy:
             self._unchanged_steps = PATIENT_STEPS - 1  # the next one's turn
         return decoding
@@ -408,7 +416,8 @@ class Scheduler:
         """Part the turn from its chain; the oldest of those who wait for what it was computing goes on from there,
         before anybody can drop it."""
         chain, turn.chain = turn.chain, None
-        self._changed = self.copies_ahead = True
+        self._changed = self._copies_ahead = True
+        self._ended_s = self._now()
         if chain is None:
             return
         self.pool.stop(chain)

@@ -125,6 +125,8 @@ class DecodeThread:
             scheduler.cache.tick()
 
     def _next_command(self, scheduler: Scheduler) -> PostedCommand | None:
-        if scheduler.has_work or scheduler.copies_ahead:
+        rests_in_s = scheduler.rests_in_s
+        if scheduler.has_work or rests_in_s == 0.0:
             return self._commands.get(block=False)
-        return self._commands.get(timeout=HOUSEKEEPING_S if scheduler.cache.has_unsaved else None)
+        waits = [rests_in_s, HOUSEKEEPING_S if scheduler.cache.has_unsaved else None]
+        return self._commands.get(timeout=min((s for s in waits if s is not None), default=None))

@@ -234,6 +234,7 @@ def bench(
     time: FakeTime | None = None,
     backend: SimulatedBackend | SimulatedPair | None = None,
     apart_tokens: int | None = None,
+    rest_s: float = 0.0,
 ) -> Bench:
     """With `apart_tokens` gaps are bounded, and prompts of so many tokens are set apart."""
     time = time or FakeTime()
@@ -268,6 +269,7 @@ def bench(
             hot_tokens=hot_tokens,
             ram_bytes=ram_bytes,
             least_shared=least_shared,
+            rest_s=rest_s,
             apart_tokens=512 if apart_tokens is None else apart_tokens,
         ),
         disk=disk(backend, time) if disk else None,

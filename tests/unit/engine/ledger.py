@@ -157,7 +157,7 @@ class Ledger:
     def run(self) -> None:
         """Step to the end of everything that was asked; then all that is in the pool is idle."""
         self.bench.compile()
-        while self.bench.scheduler.has_work or self.bench.scheduler.copies_ahead:
+        while self.bench.scheduler.has_work or self.bench.scheduler.rests_in_s is not None:
             self.step()
         self.bench.step()
         assert self.bench.scheduler.cache.leaver.busy is False

@@ -376,9 +376,8 @@ async def test_what_rests_is_copied_ahead_though_nobody_asks_for_anything() -> N
     async with running("local", msgspec.structs.replace(SIMULATED, hot_tokens=1000)) as engine:
         await ask(engine, "EMIT:" + "so it goes " * 10)
         # A question makes no step by itself.
-        for _ in range(10_000):
-            stats = await engine.stats()
-            if stats.ram_segments:
-                break
+        async with asyncio.timeout(20):
+            while not (stats := await engine.stats()).ram_segments:
+                pass
         assert stats.ram_segments == 1
         assert stats.cells_idle + stats.cells_owned > 100

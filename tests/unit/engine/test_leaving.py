@@ -87,7 +87,7 @@ def wait(b: Bench) -> None:
 def rest(b: Bench) -> list[float]:
     """Step while there is something to copy ahead; milliseconds of each step."""
     took = []
-    while b.scheduler.copies_ahead:
+    while b.scheduler.rests_in_s is not None:
         assert not b.scheduler.has_work
         began = b.time.now()
         b.step()
@@ -332,7 +332,7 @@ def test_who_waits_for_the_end_of_a_reply_does_not_wait_for_copies() -> None:
         copies = backend.copies
         b.step()
     assert backend.copies == copies
-    assert b.scheduler.copies_ahead
+    assert b.scheduler.rests_in_s == 0.0
 
 
 def test_a_turn_that_waits_for_its_grammar_ends_copying_ahead() -> None:
@@ -340,5 +340,23 @@ def test_a_turn_that_waits_for_its_grammar_ends_copying_ahead() -> None:
     b.scheduler.cancel(1)
     b.submit("z" * 50, owner=2, grammar='start: "a"', compile_now=False)
     b.step()
-    assert not b.scheduler.copies_ahead
+    assert b.scheduler.rests_in_s is None
     assert not b.scheduler.has_work
+
+
+def test_copying_ahead_begins_when_nobody_has_gone_on_for_a_while() -> None:
+    b = bench(hash_mode=True, hot_tokens=1000, ram_bytes=1 << 20, rest_s=0.5)
+    b.ask(ENDED, owner=1, max_tokens=20)
+    b.step()
+    assert b.scheduler.rests_in_s == 0.5
+    assert b.scheduler.stats().ram_segments == 0
+    b.time.sleep(0.3)
+    assert b.scheduler.rests_in_s == pytest.approx(0.2)
+    b.ask(ENDED + "so", owner=1, max_tokens=20)
+    b.time.sleep(0.3)
+    assert b.scheduler.rests_in_s == pytest.approx(0.2)
+    b.time.sleep(0.2)
+    b.step()
+    assert b.scheduler.stats().ram_segments == 1
+    b.step()
+    assert b.scheduler.rests_in_s is None

@@ -63,11 +63,15 @@ def test_a_short_prompt_passes_a_long_prefill_every_second_step() -> None:
     assert all(b.text(t) == "s" for t in (1, 2, 3))
 
 
-def test_room_is_what_the_rows_alone_leave_of_the_gap_and_no_more_than_they_take() -> None:
+def test_room_is_what_the_rows_alone_leave_of_the_gap() -> None:
     pace = paced(max_gap_ms=50)
-    assert pace.room_ms == 10.0
+    assert pace.room_ms(hurry=True) == 40.0
     pace.observe(decode_rows=4, prefill_tokens=0, took_ms=70.0, instead=True)
-    assert pace.room_ms == -20.0
+    assert pace.room_ms(hurry=True) == pace.room_ms(hurry=False) == -20.0
     assert pace.slice_length(decode_rows=4, short=False) == 8  # undisturbed steps are what they were
-    assert paced().room_ms == 10.0
-    assert paced(max_gap_ms=13).room_ms == 3.0
+    assert paced().room_ms(hurry=True) == 60.0
+
+
+def test_without_hurry_it_is_no_longer_than_a_step_either() -> None:
+    assert paced(max_gap_ms=50).room_ms(hurry=False) == 10.0
+    assert paced(max_gap_ms=13).room_ms(hurry=False) == 3.0
