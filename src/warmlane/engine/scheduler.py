@@ -76,6 +76,7 @@ class Scheduler:
         self._short_passed = False
         self._changed = False
         self._leaving = False
+        self._prompts_next = True
         self._unchanged_steps = 0
         self._copies_ahead = False
         self._ended_s = 0.0
@@ -188,9 +189,11 @@ class Scheduler:
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
         leaver, decoding = self.cache.leaver, bool(self._order.decoding)
-        prompts_wait = bool(self._order.queue)  # and have every second step
-        if not leaver.busy or not self._order.any or (decoding and self._leaving and prompts_wait):
+        prompts_wait = bool(self._order.queue)  # and have every second step, from the first on
+        if not leaver.busy or not self._order.any or (decoding and prompts_wait and self._prompts_next):
+            self._prompts_next = not leaver.busy
             return False
+        self._prompts_next = True
         leaver.go_on(self._pace.room_ms(hurry=prompts_wait) if decoding else math.inf)
         if not leaver.busy:
             self._unchanged_steps = PATIENT_STEPS - 1  # the next one's turn

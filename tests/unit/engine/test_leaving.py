@@ -225,6 +225,17 @@ def test_it_leaves_without_delay_for_a_turn_that_comes() -> None:
     assert b.scheduler.cache.leaver.busy
 
 
+def test_a_turn_that_comes_goes_first() -> None:
+    b, backend = start(begun=False)
+    turn = b.submit("z" * 30, owner=2, max_tokens=5)
+    b.step()
+    assert b.placed(turn)
+    assert b.text(turn)
+    assert backend.copies == 0
+    b.step()
+    assert backend.copies > 0
+
+
 def test_the_next_one_leaves_without_another_delay() -> None:
     b, _ = start(n_ended=2)
     idle = 0
