@@ -59,11 +59,6 @@ class Pace:
         alone, beside = self._alone_ms_per_token, self._beside_ms_per_token
         return alone if alone is not None else beside
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether the operator bounds the gap."""
-        return self._max_gap_ms is not None
-
     def room_ms(self, *, hurry: bool) -> float:
         """What else may be done in a step of decode rows: within the gap, and without `hurry` for no longer than an
         undisturbed step takes. Less than nothing if the rows fill the gap already."""

@@ -273,7 +273,7 @@ class Scheduler:
             request.domain,
             turn.tokens.view,
             share=not turn.alone,
-            apart=self._pace.is_bounded and bool(self._order.decoding),
+            apart=bool(self._order.decoding),
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False

@@ -11,7 +11,6 @@ from warmlane.engine.backends.apart import SEQUENCES_APART
 from warmlane.engine.backends.base import CacheFull, SequenceFault, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.config import EngineConfig, EngineKind
-from warmlane.engine.pace import Pace
 from warmlane.engine.protocol import OwnerId
 
 TEXT = b"the quick brown fox jumps over the lazy dog"
@@ -237,10 +236,9 @@ def test_a_long_prompt_beside_a_stream_goes_apart_with_its_reply() -> None:
     b.check_accounts()
 
 
-@pytest.mark.parametrize("case", ["short", "nobody streams", "no bound"])
+@pytest.mark.parametrize("case", ["short", "nobody streams"])
 def test_others_do_not(case: str) -> None:
-    pace = Pace(n_batch=512) if case == "no bound" else None
-    b, backend = streaming(pace=pace)
+    b, backend = streaming()
     if case == "nobody streams":
         b.scheduler.cancel(0)
     turn = b.submit(LONG[: APART_TOKENS - 10] if case == "short" else LONG, owner=1, max_tokens=30)

@@ -1,7 +1,8 @@
 """Two contexts of one model as one backend: long sequences are computed apart from the others.
 
 Attention costs by the highest used cell of a context, for each of its rows. A long prompt among streams makes every
-stream's step as slow as its own; in a context of its own it makes only its own rows slow.
+stream's step as slow as its own. In a context of its own it makes only its own rows slow, so that steps without it are
+as quick as ever; a step with it costs no less, as its cells are then read for it alone (docs/performance.md).
 """
 
 from __future__ import annotations
