@@ -14,6 +14,9 @@ from warmlane.bench.workload import Against, Metric, Sample, Side
 MIN_PAIRS = 5
 """Fewer decide nothing: their interval is too narrow for what one pair differs from the next."""
 
+WORTH_SAYING = 0.01
+"""A share of stolen time that moves a ratio no less than the bounds leave room for."""
+
 
 class JsonEstimate(msgspec.Struct, frozen=True):
     """A median and its 90 % bootstrap interval."""
@@ -48,8 +51,13 @@ class JsonMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """`stolen_ours` and `stolen_peer` are the shares of the processors' time that the machine's host kept, a sample
+    each, from 0 to 1; empty where the kernel does not say."""
+
     name: str
     metrics: tuple[JsonMetric, ...]
+    stolen_ours: tuple[float, ...] = ()
+    stolen_peer: tuple[float, ...] = ()
     notes: tuple[str, ...]
     failure: str | None
     peer_failure: str | None
@@ -102,6 +110,8 @@ def make_report(plan: Plan, outcomes: Sequence[Outcome], *, version: str, n_core
             JsonWorkload(
                 name=outcome.workload.name,
                 metrics=tuple(_metric(metric, outcome, plan.seed) for metric in outcome.workload.metrics),
+                stolen_ours=_stolen(outcome.ours),
+                stolen_peer=_stolen(outcome.peer),
                 notes=_notes(outcome),
                 failure=outcome.failure,
                 peer_failure=outcome.peer_failure,
@@ -125,6 +135,10 @@ def table(report: Report) -> Iterator[str]:
             yield f"{workload.name}: the peer failed: {workload.peer_failure}"
         for note in workload.notes:
             yield f"{workload.name}: {note}"
+        stolen = sorted(workload.stolen_ours + workload.stolen_peer)
+        if stolen and stolen[-1] >= WORTH_SAYING:
+            middle, most = 100 * statistics.median(stolen), 100 * stolen[-1]
+            yield f"{workload.name}: the host kept {middle:.1f} % of the processors' time, {most:.1f} % at most"
 
 
 def _row(workload: str, metric: JsonMetric) -> str:
@@ -182,6 +196,10 @@ def _json(found: Estimate | None) -> JsonEstimate | None:
 
 def _values(metric: Metric, samples: Sequence[Sample]) -> tuple[float, ...]:
     return tuple(sample.values[metric.name] for sample in samples if metric.name in sample.values)
+
+
+def _stolen(samples: Sequence[Sample]) -> tuple[float, ...]:
+    return tuple(sample.stolen for sample in samples if sample.stolen is not None)
 
 
 def _notes(outcome: Outcome) -> tuple[str, ...]:

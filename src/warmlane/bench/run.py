@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from warmlane.bench.client import BenchClient, Said
+from warmlane.bench.machine import StolenTime
 from warmlane.bench.text import opening
 from warmlane.bench.workload import Sample, Shape, Side, Workload
 from warmlane.errors import BenchError
@@ -105,11 +106,13 @@ class _Measuring:
         if self.failure is not None:
             return
         name = self._workload.name
+        stolen = StolenTime()
         try:
             sample = await self._workload.run(self._side, random.Random(f"{self._plan.seed} {name} {pair}"))
         except BenchError as error:
             self._fail(error)
             return
+        sample = replace(sample, stolen=stolen.share())
         await asyncio.sleep(self._plan.settle_s)
         self.samples.append(sample)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in sample.values.items())

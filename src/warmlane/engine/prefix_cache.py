@@ -236,10 +236,10 @@ class PrefixCache:
             return remaining
         return min([remaining - 1, *(stop - length for stop in chain.stops if stop > length)])
 
-    def trim(self, *, busy: bool, decoding: bool = False, patient: bool = False) -> None:
-        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well, unless they are to be
-        `patient`: attention costs by the highest used cell, so that one short chain behind free ones slows every step
-        as if those were used. While some of them are `decoding` the `leaver` takes one after the other."""
+    def trim(self, *, busy: bool, decoding: bool = False) -> None:
+        """Hold the hot budget. While turns run (`busy`) cells of no use to them leave as well: attention costs by the
+        highest used cell, so that one short chain behind free ones slows every step as if those were used. While some
+        of them are `decoding` the `leaver` takes one after the other."""
         hot_tokens = self._settings.hot_tokens
         if hot_tokens is None or not self._sharing:
             return
@@ -250,7 +250,7 @@ class PrefixCache:
             self.leaver.go_on(math.inf)
         while self._idle_cells() > hot_tokens and self.pool.evict_one():
             pass
-        if not busy or patient or not self.ram.limit_bytes or self.leaver.busy:
+        if not busy or not self.ram.limit_bytes or self.leaver.busy:
             return
         bit_by_bit = decoding and not self._whole and not self._window
         for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):

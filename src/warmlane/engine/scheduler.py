@@ -26,10 +26,6 @@ from warmlane.engine.stats import EngineStats
 from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.turn import Turn
 
-PATIENT_STEPS = 24
-"""How long a chain stays that has ended beside others, if no turn waits. Copying a reply's cells costs what they slow
-down some forty steps by (docs/performance.md); where the others end as well, it costs nobody anything later."""
-
 COPY_AHEAD_MS = 20.0
 """How long copying while nothing runs may keep a new turn waiting."""
 
@@ -77,7 +73,6 @@ class Scheduler:
         self._changed = False
         self._leaving = False
         self._prompts_next = True
-        self._unchanged_steps = 0
         self._copies_ahead = False
         self._ended_s = 0.0
 
@@ -177,14 +172,10 @@ class Scheduler:
         )
 
     def _trim(self) -> None:
-        """Only where turns or chains came or went since the last time, and once a while after: it looks at every
-        chain."""
-        self._unchanged_steps = 0 if self._changed else self._unchanged_steps + 1
-        if self._changed or self._unchanged_steps == PATIENT_STEPS:
-            decoding = bool(self._order.decoding)
-            patient = self._changed and decoding and not self._order.queue
+        """Only where turns or chains came or went since the last time: it looks at every chain."""
+        if self._changed:
             self._changed = False
-            self.cache.trim(busy=self._order.any, decoding=decoding, patient=patient)
+            self.cache.trim(busy=self._order.any, decoding=bool(self._order.decoding))
 
     def _let_leave(self) -> bool:
         """Go on taking an idle chain out of the hot pool. Whether that takes a slice's place in this step."""
@@ -195,8 +186,7 @@ class Scheduler:
             return False
         self._prompts_next = True
         leaver.go_on(self._pace.room_ms(hurry=prompts_wait) if decoding else math.inf)
-        if not leaver.busy:
-            self._unchanged_steps = PATIENT_STEPS - 1  # the next one's turn
+        self._changed = self._changed or not leaver.busy  # then it is the next one's turn
         return decoding
 
     # plan

@@ -48,6 +48,19 @@ async def test_the_ratio_is_the_median_of_the_pairs_ratios() -> None:
     assert report.missed == ()
 
 
+async def test_time_that_the_host_kept_is_told_where_it_matters() -> None:
+    workload = ScriptedWorkload({}, metrics=(TIME,))
+    quiet = Outcome(workload, (Sample({"t": 1.0}, stolen=0.0),), (Sample({"t": 1.0}, stolen=0.004),))
+    busy = Outcome(workload, (Sample({"t": 1.0}, stolen=0.02),), (Sample({"t": 1.0}), Sample({"t": 1.0}, stolen=0.1)))
+
+    report = await report_of(quiet, busy)
+
+    assert [w.stolen_ours for w in report.workloads] == [(0.0,), (0.02,)]
+    assert [w.stolen_peer for w in report.workloads] == [(0.004,), (0.1,)]
+    told = [line for line in table(report) if "host kept" in line]
+    assert told == ["scripted: the host kept 6.0 % of the processors' time, 10.0 % at most"]
+
+
 async def test_a_missed_bound_is_listed() -> None:
     report = await report_of(outcome(TIME, [3.0] * 5, [2.0] * 5), outcome(SHARE, [90.0, 91.0, 92.0, 90.0, 91.0]))
 
