@@ -12,25 +12,25 @@ _N_KINDS: Final = 8
 
 
 class StolenTime:
-    """Counts from its making on what a virtual machine's host keeps from it. `stat` is the kernel's file."""
+    """Counts from its making on what the host of this virtual machine keeps from it. `stat` is the kernel's file."""
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
         self._before = self._read()
 
     def share(self) -> float | None:
-        """How much of the processors' time it was, from 0 to 1; None where the kernel does not say."""
+        """How much of all processors' time it was, idle time included, from 0 to 1; None where the kernel does not
+        count."""
         now = self._read()
         if now is None or self._before is None:
             return None
         spent = [after - before for before, after in zip(self._before, now, strict=True)]
-        return spent[_STEAL] / sum(spent) if sum(spent) > 0 else 0.0
+        return spent[_STEAL] / sum(spent) if sum(spent) > 0 else None
 
     def _read(self) -> list[int] | None:
         try:
             name, *times = self._stat.read_text().partition("\n")[0].split()
+            counted = [int(time) for time in times[:_N_KINDS]]
         except (OSError, ValueError):
             return None
-        if name != "cpu" or len(times) < _N_KINDS:
-            return None
-        return [int(time) for time in times[:_N_KINDS]]
+        return counted if name == "cpu" and len(counted) == _N_KINDS else None

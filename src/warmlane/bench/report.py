@@ -15,7 +15,7 @@ MIN_PAIRS = 5
 """Fewer decide nothing: their interval is too narrow for what one pair differs from the next."""
 
 WORTH_SAYING = 0.01
-"""A share of stolen time that moves a ratio no less than the bounds leave room for."""
+"""The table tells of stolen time if it was this share of a sample at least: it moves a busy run's time by as much."""
 
 
 class JsonEstimate(msgspec.Struct, frozen=True):
@@ -51,13 +51,13 @@ class JsonMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """`stolen_ours` and `stolen_peer` are the shares of the processors' time that the machine's host kept, a sample
-    each, from 0 to 1; empty where the kernel does not say."""
+    """`stolen_ours` and `stolen_peer` are the shares of all processors' time that the host of the bench's own machine
+    kept, a sample each, from 0 to 1; empty where the kernel does not count."""
 
     name: str
     metrics: tuple[JsonMetric, ...]
-    stolen_ours: tuple[float, ...] = ()
-    stolen_peer: tuple[float, ...] = ()
+    stolen_ours: tuple[float, ...]
+    stolen_peer: tuple[float, ...]
     notes: tuple[str, ...]
     failure: str | None
     peer_failure: str | None
@@ -135,10 +135,8 @@ def table(report: Report) -> Iterator[str]:
             yield f"{workload.name}: the peer failed: {workload.peer_failure}"
         for note in workload.notes:
             yield f"{workload.name}: {note}"
-        stolen = sorted(workload.stolen_ours + workload.stolen_peer)
-        if stolen and stolen[-1] >= WORTH_SAYING:
-            middle, most = 100 * statistics.median(stolen), 100 * stolen[-1]
-            yield f"{workload.name}: the host kept {middle:.1f} % of the processors' time, {most:.1f} % at most"
+        if max(workload.stolen_ours + workload.stolen_peer, default=0.0) >= WORTH_SAYING:
+            yield f"{workload.name}: {_told(workload)}"
 
 
 def _row(workload: str, metric: JsonMetric) -> str:
@@ -200,6 +198,12 @@ def _values(metric: Metric, samples: Sequence[Sample]) -> tuple[float, ...]:
 
 def _stolen(samples: Sequence[Sample]) -> tuple[float, ...]:
     return tuple(sample.stolen for sample in samples if sample.stolen is not None)
+
+
+def _told(workload: JsonWorkload) -> str:
+    sides = (("ours", workload.stolen_ours), ("peer", workload.stolen_peer))
+    told = [f"{100 * statistics.median(s):.1f} % ({name}; {100 * max(s):.1f} % at most)" for name, s in sides if s]
+    return f"the machine's host kept {' and '.join(told)} of the processors' time"
 
 
 def _notes(outcome: Outcome) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Outcome:
 class Plan:
     """What to run. Both sides of a pair get the same prompts, and no two pairs do: both follow from `seed`. After each
     sample there is a pause of `settle_s` seconds: what a server does behind its answers is not to fall into the time of
-    the other."""
+    the other. `stolen` begins to count what the machine's host keeps."""
 
     workloads: Sequence[Workload]
     ours: Side
@@ -44,6 +44,7 @@ class Plan:
     n_pairs: int
     seed: int
     settle_s: float = 0.0
+    stolen: Callable[[], StolenTime] = StolenTime
 
 
 async def run(plan: Plan, tell: Tell) -> list[Outcome]:
@@ -106,7 +107,7 @@ class _Measuring:
         if self.failure is not None:
             return
         name = self._workload.name
-        stolen = StolenTime()
+        stolen = self._plan.stolen()
         try:
             sample = await self._workload.run(self._side, random.Random(f"{self._plan.seed} {name} {pair}"))
         except BenchError as error:

@@ -15,6 +15,9 @@ from warmlane.errors import BenchError
 PROMPT_WORDS = 905
 """Some 950 tokens in SmolLM2's vocabulary, the question and the template included."""
 
+MOST_TURNS = 8
+"""Of a conversation whose replies are timed: they add less to the prompt than it has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleCold:
@@ -63,7 +66,10 @@ class SingleWarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
-    """Tokens a second between the first piece of text and the last, behind a prompt of about a thousand tokens."""
+    """Tokens a second between the first piece of a reply and the last, behind a prompt of about a thousand tokens.
+
+    A reply may end after a few tokens, too soon to tell a speed: the conversation then goes on until `n_tokens` were
+    timed, for `MOST_TURNS` turns at most."""
 
     name: ClassVar = "decode"
     metrics: ClassVar = (
@@ -76,11 +82,20 @@ class Decode:
 
     n_words: int = PROMPT_WORDS
     max_tokens: int = 128
+    n_tokens: int = 127
 
     async def run(self, side: Side, rng: random.Random) -> Sample:
-        reply = await side.client.chat([Said("user", opening(rng, self.n_words))], max_tokens=self.max_tokens)
-        times = reply.piece_times_s
-        if len(times) < 2 or times[-1] <= times[0]:
-            raise BenchError("decode: the reply was too short to be timed.")
-        speed = (reply.output_tokens - 1) / (times[-1] - times[0])
-        return Sample({"speed": speed, "decoded": reply.output_tokens})
+        said = [Said("user", opening(rng, self.n_words))]
+        timed, took_s = 0, 0.0
+        for _ in range(MOST_TURNS):
+            reply = await side.client.chat(said, max_tokens=self.max_tokens)
+            times = reply.piece_times_s
+            if len(times) > 1:
+                timed += reply.output_tokens - 1  # the first is not timed
+                took_s += times[-1] - times[0]
+            if timed >= self.n_tokens:
+                break
+            said += [Said("assistant", reply.text), Said("user", follow_up(rng))]
+        if took_s <= 0:
+            raise BenchError("decode: the replies were too short to be timed.")
+        return Sample({"speed": timed / took_s, "decoded": timed})

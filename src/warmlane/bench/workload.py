@@ -45,7 +45,8 @@ class Metric:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One run on one server: a value for each metric it could measure, and what a reader should know. `stolen` is the
-    share of the processors' time that the machine's host kept meanwhile, from 0 to 1, where that is known."""
+    share of all processors' time that the host of the bench's own machine kept meanwhile, from 0 to 1, where that is
+    known."""
 
     values: Mapping[str, float]
     notes: tuple[str, ...] = ()

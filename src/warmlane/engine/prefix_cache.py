@@ -18,7 +18,8 @@ from warmlane.engine.chains import Chain, ChainPool
 from warmlane.engine.divergence import divergence_at, nearest
 from warmlane.engine.leaving import Leaver
 from warmlane.engine.protocol import Divergence, OwnerId
-from warmlane.engine.tiers.disk import DiskSegment, DiskTier
+from warmlane.engine.restoring import Restorer
+from warmlane.engine.tiers.disk import DiskTier
 from warmlane.engine.tiers.pins import Pins
 from warmlane.engine.tiers.ram import RamSegment, RamTier
 from warmlane.engine.tiers.saver import Saver
@@ -110,9 +111,16 @@ class PrefixCache:
             least_shared=settings.least_shared,
             now=now,
         )
+        self.restorer = Restorer(
+            backend,
+            self.pool,
+            self.ram,
+            self.disk,
+            damaged=self._saver.forget,
+            least_shared=settings.least_shared,
+            now=now,
+        )
         self.spills = 0
-        self.restores = 0
-        self.restore_failures = 0
 
     @property
     def rest_s(self) -> float:
@@ -138,8 +146,8 @@ class PrefixCache:
         apart: bool = False,
         prefill_ms_per_token: float | None = None,
     ) -> Placement:
-        """A running chain of `owner` with the longest prefix of `tokens` that any tier has; see `ChainPool.place`.
-        Files are read only where that is quicker than computing at the given speed. With `apart` a chain that is to
+        """A running chain of `owner` with the longest prefix of `tokens` that any tier has; see `ChainPool.place`
+        and `Restorer.extend`. With `apart` a chain that is to
         grow long does so where it does not slow down others, if there is such a place."""
         wanted = tokens[:-1]
         branch, cached = nearest(self._cached(domain, tokens), tokens)
@@ -150,7 +158,7 @@ class PrefixCache:
         long = tokens.size - len(chain) >= self._settings.apart_tokens
         if apart and long and len(chain.runs) <= MOST_BATCHES_COPIED:
             self._backend.set_apart(chain.seq, len(chain))
-        ram, disk = self._extend(chain, wanted, prefill_ms_per_token) if share and self._sharing else (0, 0)
+        ram, disk = self.restorer.extend(chain, wanted, prefill_ms_per_token) if share and self._sharing else (0, 0)
         # Where one prompt has left another, a third may leave them as well.
         self.leave_way_back(chain, branch)
         divergence = divergence_at(self._backend.tokenizer, tokens, branch, cached)
@@ -253,13 +261,22 @@ class PrefixCache:
         if not busy or not self.ram.limit_bytes or self.leaver.busy:
             return
         bit_by_bit = decoding and not self._whole and not self._window
-        for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at):
-            if not self.pool.table.only_holder(chain.cells.view) or self._is_taken_soon(chain):
-                continue
+        while (chain := self._of_no_use()) is not None:
             if bit_by_bit and self.leaver.takes(chain, start := self._kept_to(chain)):
                 self.leaver.begin(chain, start)
                 return
             self.pool.evict(chain)
+
+    def _of_no_use(self) -> Chain | None:
+        """The idle chain that was used the longest ago and keeps cells in use that no turn will take."""
+        return next(
+            (
+                chain
+                for chain in sorted((c for c in self.pool if not c.running), key=lambda c: c.used_at)
+                if self.pool.table.only_holder(chain.cells.view) and not self._is_taken_soon(chain)
+            ),
+            None,
+        )
 
     def copy_ahead(self, room_ms: float) -> bool:
         """While nobody runs: copy what only the hot pool has, so that it leaves at once when turns begin. Takes no
@@ -369,72 +386,3 @@ class PrefixCache:
             segment = self._store(chain, start)
             if segment is not None:
                 segment.owner = None
-
-    # restoring
-
-    def _extend(self, chain: Chain, wanted: Int32Array, ms_per_token: float | None) -> tuple[int, int]:
-        """Continue the chain from the lower tiers; returns how many tokens came from RAM and from disk."""
-        ram = disk = 0
-        used: list[RamSegment] = []
-        while True:
-            covered = len(chain)
-            found = self.ram.index.best(chain.domain, wanted, covered)
-            loaded = self._load(chain.domain, wanted, covered, found[1] if found else covered, ms_per_token)
-            # Asked again: a file that was read in vain may have taken the place of what was found.
-            found = loaded or self.ram.index.best(chain.domain, wanted, covered)
-            if found is None:
-                break
-            restored = self._restore(chain, *found)
-            if self._whole:  # It takes the place of what the chain held, also in vain.
-                covered = ram = disk = 0
-            if not restored:
-                break
-            gained = len(chain) - covered
-            ram, disk = (ram, disk + gained) if loaded is not None else (ram + gained, disk)
-            if gained >= min(self._settings.least_shared, len(found[0]) / 2):
-                used.append(found[0])
-        # The first last: what others continue must not be given up before them.
-        for segment in reversed(used):
-            self.ram.index.touch(segment, self._now())
-            if self.disk is not None:
-                self.disk.touch_like(segment)
-        return ram, disk
-
-    def _load(
-        self, domain: bytes, wanted: Int32Array, covered: int, reach: int, ms_per_token: float | None
-    ) -> tuple[RamSegment, int] | None:
-        """Bring a file into memory that continues the prompt further than memory does."""
-        while self.disk is not None:
-            found = self.disk.best(domain, wanted, covered)
-            if found is None or found[1] <= reach or not self.disk.pays(found[0], found[1] - reach, ms_per_token):
-                return None
-            segment = self._read(self.disk, found[0])
-            if segment is not None:
-                return segment, found[1]
-            if not self.disk.was_removed(found[0]):
-                return None
-        return None
-
-    def _read(self, disk: DiskTier, file: DiskSegment) -> RamSegment | None:
-        segment = self.ram.store(file.domain, file.tokens, file.start, file.owner, partial(disk.read, file))
-        if segment is not None:
-            segment.saved = True
-        return segment
-
-    def _restore(self, chain: Chain, segment: RamSegment, reach: int) -> bool:
-        if self._whole and not self.pool.truncate(chain, 0):
-            return False
-        begin = len(chain)
-        self.ram.hold(segment)
-        try:
-            if not self.pool.reserve(len(segment)):
-                return False
-            if not self._backend.restore(chain.seq, segment.data, begin, reach):
-                self.restore_failures += 1
-                self._saver.forget(segment)
-                return False
-            self.pool.grow(chain, segment.tokens[begin:reach])
-            self.restores += 1
-            return True
-        finally:
-            self.ram.let_go(segment)

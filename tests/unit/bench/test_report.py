@@ -58,7 +58,10 @@ async def test_time_that_the_host_kept_is_told_where_it_matters() -> None:
     assert [w.stolen_ours for w in report.workloads] == [(0.0,), (0.02,)]
     assert [w.stolen_peer for w in report.workloads] == [(0.004,), (0.1,)]
     told = [line for line in table(report) if "host kept" in line]
-    assert told == ["scripted: the host kept 6.0 % of the processors' time, 10.0 % at most"]
+    assert told == [
+        "scripted: the machine's host kept 2.0 % (ours; 2.0 % at most) and 10.0 % (peer; 10.0 % at most)"
+        " of the processors' time"
+    ]
 
 
 async def test_a_missed_bound_is_listed() -> None:

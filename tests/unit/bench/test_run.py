@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from support.bench import ScriptedWorkload, chat_stream, client_of
+from warmlane.bench.machine import StolenTime
 from warmlane.bench.run import Outcome, Plan, run
 from warmlane.bench.workload import Side
 from warmlane.errors import BenchError
 
 
-async def outcomes_of(*workloads: ScriptedWorkload, peer: bool = True, n_pairs: int = 3) -> list[Outcome]:
+async def outcomes_of(
+    *workloads: ScriptedWorkload,
+    peer: bool = True,
+    n_pairs: int = 3,
+    stolen: Callable[[], StolenTime] = StolenTime,
+) -> list[Outcome]:
     async with client_of(lambda _: chat_stream("x")) as client:
         plan = Plan(
             workloads=workloads,
@@ -18,6 +25,7 @@ async def outcomes_of(*workloads: ScriptedWorkload, peer: bool = True, n_pairs: 
             peer=Side(name="peer", client=client) if peer else None,
             n_pairs=n_pairs,
             seed=7,
+            stolen=stolen,
         )
         return await run(plan, lambda line: None)
 
@@ -59,6 +67,24 @@ async def test_a_failure_ends_its_side_of_its_workload_alone() -> None:
     assert (first.ours, len(first.peer), first.failure) == ((), 3, "it broke")
     assert (len(second.ours), second.peer, second.peer_failure) == (3, (), "it refused")
     assert (len(third.ours), len(third.peer)) == (3, 3)
+
+
+async def test_a_sample_holds_what_was_stolen_while_it_was_taken(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    began = 0
+
+    def begin() -> StolenTime:
+        nonlocal began
+        began += 1
+        stat.write_text(f"cpu  {100 * began} 0 0 0 0 0 0 {100 * began}\n")
+        stolen = StolenTime(stat)
+        stat.write_text(f"cpu  {100 * began + 10 - began} 0 0 0 0 0 0 {100 * began + began}\n")
+        return stolen
+
+    (outcome,) = await outcomes_of(ScriptedWorkload(both(1.0, 2.0)), n_pairs=2, stolen=begin)
+
+    assert [sample.stolen for sample in outcome.ours] == [0.1, 0.3]
+    assert [sample.stolen for sample in outcome.peer] == [0.2, 0.4]
 
 
 async def test_a_workload_of_ours_alone_leaves_the_peer_out() -> None:
