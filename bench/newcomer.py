@@ -16,54 +16,18 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+
+from watching import Step, Watched, chat, watched
 
 from warmlane.bench.stats import percentile
 from warmlane.bench.text import opening, short_chat
-from warmlane.engine.assembly import Assembled, assemble, open_backend
-from warmlane.engine.backends.base import Allocate, Backend, ByteArray, Decoded, Slice
+from warmlane.engine.assembly import Assembled
 from warmlane.engine.config import EngineConfig
-from warmlane.engine.protocol import Chunk, Ended, GenerateRequest, OwnerId, SamplingParams
+from warmlane.engine.protocol import Chunk, Ended, OwnerId
 
 STREAMS = 4
 REPLY = 512
 UNDISTURBED = 40
-DOMAIN = b"one tenant's own"
-
-
-@dataclass(slots=True)
-class Step:
-    """Milliseconds of its batch and of what it copied, and tokens in the batch."""
-
-    batch_ms: float = 0.0
-    copied_ms: float = 0.0
-    tokens: int = 0
-
-
-class Watched:
-    """A backend that notes what the present step's calls take."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.step = Step()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-    def decode(self, slices: Sequence[Slice]) -> Decoded:
-        began = time.perf_counter()
-        decoded = self._backend.decode(slices)
-        self.step.batch_ms += (time.perf_counter() - began) * 1e3
-        self.step.tokens += sum(int(s.tokens.size) for s in slices)
-        return decoded
-
-    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
-        began = time.perf_counter()
-        data = self._backend.snapshot(seq, start, allocate, end=end)
-        self.step.copied_ms += (time.perf_counter() - began) * 1e3
-        return data
 
 
 class Scene:
@@ -105,17 +69,7 @@ class Scene:
 
     def submit(self, text: str, max_tokens: int) -> int:
         turn = next(self._serials)
-        parts = (("<|im_start|>", True), (f"user\n{text}", False), ("<|im_end|>", True), ("\n", False))
-        parts += (("<|im_start|>", True), ("assistant\n", False))
-        tokenizer = self._backend.tokenizer
-        prompt = [t for part, special in parts for t in tokenizer.tokenize(part, special=special, bos=False)]
-        request = GenerateRequest(
-            owner=OwnerId(0, turn),
-            domain=DOMAIN,
-            prompt=tuple(prompt),
-            sampling=SamplingParams(temperature=0.0),
-            max_tokens=max_tokens,
-        )
+        request = chat(self._backend.tokenizer, OwnerId(0, turn), text, max_tokens)
         self._scheduler.submit(turn, request)
         return turn
 
@@ -124,14 +78,8 @@ class Scene:
 
 
 def measure(config: EngineConfig, n_words: int, rng: random.Random) -> None:
-    opened: list[Watched] = []
-
-    def open_watched(config: EngineConfig) -> Backend:
-        opened.append(Watched(open_backend(config)))
-        return cast(Backend, opened[0])
-
-    assembled = assemble(config, 0, open_backend=open_watched)
-    scene = Scene(assembled, opened[0], rng)
+    assembled, backend = watched(config)
+    scene = Scene(assembled, backend, rng)
     scene.start()
     while not scene.settled:
         scene.step()
@@ -157,7 +105,7 @@ def measure(config: EngineConfig, n_words: int, rng: random.Random) -> None:
             f"{tenth + 1:<6}{statistics.median(batch):8.0f}{percentile(batch, 99):8.0f}"
             f"{statistics.mean(s.tokens for s in part):8.1f}{len(part):8}{len(copies):8}{max(copies, default=0.0):8.0f}"
         )
-    opened[0].close()
+    backend.close()
 
 
 def main() -> None:

@@ -11,12 +11,12 @@ from warmlane.bench.together import Aggregate, Share
 from warmlane.bench.workload import Workload
 from warmlane.engine.config import EngineConfig
 
-INTRUDE_BOUND = 12.0
-INTRUDE_LOW_BOUND = 4.0
+GAP_BOUND_PACED = 4.0
 
 
 def catalogue(engine: EngineConfig, *, paced: bool) -> tuple[Workload, ...]:
-    """`engine` is how our server's engine is set up; `paced`: it was told to keep gaps between tokens short."""
+    """`engine` is how our server's engine is set up; `paced`: it was told to keep gaps between tokens short, and to let
+    a newcomer wait for that."""
     return (
         SingleCold(),
         SingleWarm(),
@@ -26,6 +26,6 @@ def catalogue(engine: EngineConfig, *, paced: bool) -> tuple[Workload, ...]:
         Agent(),
         Restart(),
         Overload(),
-        Intrude(gap_bound=INTRUDE_LOW_BOUND if paced else INTRUDE_BOUND),
+        Intrude(gap_bound=GAP_BOUND_PACED, newcomer_bound=None) if paced else Intrude(),
         Overhead(config=engine),
     )
