@@ -220,7 +220,7 @@ class Ledger:
         events, fate = self.bench.events[turn], self.fates[turn]
         if fate is Fate.TOO_LONG:
             assert [type(e) for e in events] in ([], [TurnFailed])
-        else:
+        elif events:  # else it may be one that is too long, and was cancelled before it was told
             self._check_reply(turn, self.asked[turn].answer)
         terminal = self._terminal(turn)
         if isinstance(terminal, TurnFailed):

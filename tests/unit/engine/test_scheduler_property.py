@@ -105,3 +105,10 @@ def test_every_turn_says_what_it_says_alone() -> None:
     tally = scripts_are_played(N_EXAMPLES)
     least = {"preemptions": 0.2, "evictions": 1, "REPLIES": 2, "apart": 0.1}
     assert all(tally[what] >= share * N_EXAMPLES for what, share in least.items()), tally
+
+
+def test_one_that_is_too_long_may_be_cancelled_before_it_is_told() -> None:
+    ledger = Ledger(bench(n_cells=N_CELLS, hash_mode=True))
+    ledger.cancel(ledger.ask(Asked(prompt=TOO_LONG)))
+    ledger.run()
+    ledger.check_end()
