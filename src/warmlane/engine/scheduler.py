@@ -288,21 +288,25 @@ class Scheduler:
             fresh -= self.pool.held_by_running(turn.request.owner, turn.request.domain, turn.tokens.view)
         return not placed or owed + fresh <= self.pool.table.n_cells
 
-    def _make_room(self) -> None:
+    def _make_room(self, *, refused: bool = False) -> None:
         """Running turns need more cells than there are: one gives its own up. Of those that are not spare the oldest is
-        never chosen, nor of spare ones alone, so there is always progress."""
+        never chosen, nor of spare ones alone, so there is always progress. With `refused` there are enough, but the
+        backend had none where they were needed: elsewhere it may, once."""
         turn = self._order.newest()
         assert turn is not None
-        if len(self._order.placed) == 1:
-            self._fail(turn, "The KV cache has too few cells for this turn alone.", drop=True)
-        else:
+        if len(self._order.placed) > 1:
             self._preempt(turn)
+        elif refused and not turn.refused:
+            turn.refused = True
+            self._preempt(turn, drop=True)
+        else:
+            self._fail(turn, "The KV cache has too few cells for this turn alone.", drop=True)
 
-    def _preempt(self, turn: Turn) -> None:
+    def _preempt(self, turn: Turn, *, drop: bool = False) -> None:
         """The turn starts over later, from what is left of its cells; nothing it has sent is sent again."""
         self._counters.preemptions += 1
         self._order.requeue(turn, first=True)
-        self._leave_chain(turn)
+        self._leave_chain(turn, drop=drop)
 
     # compute
 
@@ -312,7 +316,7 @@ class Scheduler:
             decoded = self._backend.decode([s for _, s in planned])
         except CacheFull:
             if not self.pool.evict_one():
-                self._make_room()
+                self._make_room(refused=True)
         except SequenceFault as fault:
             for turn, piece in planned:
                 if piece.seq == fault.seq:

@@ -8,7 +8,7 @@ import pytest
 from unit.engine.harness import Bench, SimulatedPair, bench, chat, held, saved
 from warmlane.engine.assembly import open_backend, with_room_apart
 from warmlane.engine.backends.apart import SEQUENCES_APART
-from warmlane.engine.backends.base import CacheFull, SequenceFault, Slice
+from warmlane.engine.backends.base import Allocate, ByteArray, CacheFull, SequenceFault, Slice
 from warmlane.engine.backends.simulated import SimulatedBackend, SimulatedSettings
 from warmlane.engine.config import EngineConfig, EngineKind
 from warmlane.engine.protocol import OwnerId
@@ -300,6 +300,27 @@ def test_many_long_ones_that_share_do_not_hinder_each_other() -> None:
         finish(b, turn)
         assert b.text(turn) == alone(head + chr(65 + turns.index(turn)) * 110, 20)
     assert backend.went >= 3
+
+
+class Stuck(SimulatedBackend):
+    """Nothing can be copied out of it."""
+
+    def snapshot(self, seq: int, start: int, allocate: Allocate, *, end: int | None = None) -> ByteArray | None:
+        return None
+
+
+def test_what_cannot_be_brought_back_is_computed_again_here() -> None:
+    settings = SimulatedSettings(n_cells=700, n_seq_max=6, hash_mode=True)
+    stuck = Stuck(SimulatedSettings(n_cells=560, n_seq_max=SEQUENCES_APART, hash_mode=True))
+    b, backend = streaming(backend=SimulatedPair(SimulatedBackend(settings), stuck))
+    turn = b.submit(LONG, owner=1, max_tokens=100)
+    b.step()
+    assert backend.n_apart == 1
+    b.scheduler.cancel(0)
+    finish(b, turn)
+    assert b.text(turn) == alone(LONG, 100)
+    assert (b.scheduler.stats().preemptions, b.scheduler.stats().faults) == (1, 0)
+    b.check_accounts()
 
 
 def test_a_chain_of_many_batches_stays_rather_than_be_copied() -> None:
