@@ -27,7 +27,6 @@ from warmlane.engine.protocol import Ended, OwnerId
 
 CHATS = 8
 REPLY = 64
-PAUSE_S = 2.0
 
 
 def kind(step: Step) -> str:
@@ -57,14 +56,9 @@ def crowd(
 
 def rest(assembled: Assembled) -> None:
     """What an idle engine does behind its answers."""
-    until = time.perf_counter() + PAUSE_S
-    while time.perf_counter() < until:
-        wait_s = assembled.scheduler.rests_in_s
-        if wait_s:
-            time.sleep(min(wait_s, PAUSE_S))
+    while (wait_s := assembled.scheduler.rests_in_s) is not None:
+        time.sleep(wait_s)
         assembled.scheduler.step()
-        if wait_s is None:
-            break
 
 
 def measure(config: EngineConfig, rounds: int, rng: random.Random) -> None:

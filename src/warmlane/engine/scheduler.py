@@ -263,7 +263,7 @@ class Scheduler:
             request.domain,
             turn.tokens.view,
             share=not turn.alone,
-            apart=bool(self._order.decoding),
+            apart=bool(self._order.decoding) and not turn.stays,
             prefill_ms_per_token=self._pace.prefill_ms_per_token,
         )
         turn.chain, turn.follows, turn.stalled = placement.chain, None, False
@@ -288,19 +288,19 @@ class Scheduler:
             fresh -= self.pool.held_by_running(turn.request.owner, turn.request.domain, turn.tokens.view)
         return not placed or owed + fresh <= self.pool.table.n_cells
 
-    def _make_room(self, *, refused: bool = False) -> None:
+    def _make_room(self, refused: Turn | None = None) -> None:
         """Running turns need more cells than there are: one gives its own up. Of those that are not spare the oldest is
-        never chosen, nor of spare ones alone, so there is always progress. With `refused` there are enough, but the
-        backend had none where they were needed: elsewhere it may, once."""
+        never chosen, nor of spare ones alone, so there is always progress. One that was `refused` cells apart gives up
+        those it has there, and stays with the others from then on."""
         turn = self._order.newest()
         assert turn is not None
-        if len(self._order.placed) > 1:
-            self._preempt(turn)
-        elif refused and not turn.refused:
-            turn.refused = True
-            self._preempt(turn, drop=True)
-        else:
+        if refused is not None:
+            refused.stays = True
+            self._preempt(refused, drop=True)
+        elif len(self._order.placed) == 1:
             self._fail(turn, "The KV cache has too few cells for this turn alone.", drop=True)
+        else:
+            self._preempt(turn)
 
     def _preempt(self, turn: Turn, *, drop: bool = False) -> None:
         """The turn starts over later, from what is left of its cells; nothing it has sent is sent again."""
@@ -314,9 +314,9 @@ class Scheduler:
         started = self._now()
         try:
             decoded = self._backend.decode([s for _, s in planned])
-        except CacheFull:
+        except CacheFull as full:
             if not self.pool.evict_one():
-                self._make_room(refused=True)
+                self._make_room(next((t for t, piece in planned if piece.seq == full.seq), None))
         except SequenceFault as fault:
             for turn, piece in planned:
                 if piece.seq == fault.seq:

@@ -23,8 +23,8 @@ class Turn:
     computed yet is prefill: a decode step is the case of one such token, and a turn that lost its chain computes all of
     them again without sampling (or sending) any a second time.
 
-    `short` turns had little to compute when they were placed, `stalled` ones cannot be computed now, and `refused` ones
-    the backend had no cells for though they were alone. `follows` is the
+    `short` turns had little to compute when they were placed, `stalled` ones cannot be computed now, and one that
+    `stays` is not set apart from the others any more. `follows` is the
     turn whose prefill this one waits for, up to `follows_to` tokens; an `alone` one shares nothing with anybody. A turn
     is `ready` once the grammar it asks for is compiled; `constraint` then follows what was sampled, whatever happens to
     the chain.
@@ -44,11 +44,11 @@ class Turn:
         "named",
         "placed_at",
         "ready",
-        "refused",
         "request",
         "sampler",
         "short",
         "stalled",
+        "stays",
         "text",
         "thought",
         "tokens",
@@ -75,7 +75,7 @@ class Turn:
         self.named = 0
         self.short = False
         self.stalled = False
-        self.refused = False
+        self.stays = False
         self.follows: Turn | None = None
         self.follows_to = 0
         self.failed_drivers = 0

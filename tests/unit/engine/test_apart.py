@@ -309,14 +309,16 @@ class Stuck(SimulatedBackend):
         return None
 
 
-def test_what_cannot_be_brought_back_is_computed_again_here() -> None:
-    settings = SimulatedSettings(n_cells=700, n_seq_max=6, hash_mode=True)
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_cannot_be_brought_back_is_computed_again_here(beside: bool) -> None:
+    settings = SimulatedSettings(n_cells=2000, n_seq_max=6, hash_mode=True)
     stuck = Stuck(SimulatedSettings(n_cells=560, n_seq_max=SEQUENCES_APART, hash_mode=True))
     b, backend = streaming(backend=SimulatedPair(SimulatedBackend(settings), stuck))
     turn = b.submit(LONG, owner=1, max_tokens=100)
     b.step()
     assert backend.n_apart == 1
-    b.scheduler.cancel(0)
+    if not beside:
+        b.scheduler.cancel(0)
     finish(b, turn)
     assert b.text(turn) == alone(LONG, 100)
     assert (b.scheduler.stats().preemptions, b.scheduler.stats().faults) == (1, 0)

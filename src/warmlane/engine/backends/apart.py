@@ -111,7 +111,7 @@ class TwoContexts:
         except CacheFull:
             seq = names[there[-1].seq]
             if not self._bring_back(seq, self._apart[seq]):
-                raise
+                raise CacheFull(seq) from None
             return self.decode(slices)
         except SequenceFault as fault:
             raise SequenceFault(names[fault.seq], str(fault), memory=fault.memory) from None

@@ -24,7 +24,12 @@ Allocate = Callable[[int], ByteArray | None]
 
 
 class CacheFull(Exception):
-    """No cells for this batch; nothing was changed."""
+    """No cells for this batch; nothing was changed. Where only `seq` finds none, in a place of its own, there may be
+    some for it beside the others if it is dropped and computed again."""
+
+    def __init__(self, seq: int | None = None) -> None:
+        super().__init__(seq)
+        self.seq = seq
 
 
 class SequenceFault(Exception):
