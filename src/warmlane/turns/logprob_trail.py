@@ -38,7 +38,7 @@ class LogprobTrail:
     def add(self, tokens: Sequence[TokenLogprob]) -> None:
         for token in tokens:
             begun = bool(self._decoder.getstate()[0])
-            start = self._end + (begun and not _goes_on(token.data))
+            start = self._end + (begun and _breaks_off(token.data))
             text = self._decoder.decode(token.data)
             self._behind.append(text)
             self._end += len(text)
@@ -77,6 +77,6 @@ class LogprobTrail:
         return taken
 
 
-def _goes_on(data: bytes) -> bool:
-    """Whether the first of these bytes is inside a character."""
-    return bool(data) and 0x80 <= data[0] < 0xC0
+def _breaks_off(data: bytes) -> bool:
+    """Whether the first of these bytes cannot go on with a character that is begun."""
+    return bool(data) and not 0x80 <= data[0] < 0xC0

@@ -137,6 +137,7 @@ def test_a_token_is_given_out_once() -> None:
         ([b"x\xe6", b"\x9d", b"\xb1y"], ["x", "東", "y"], [[0], [1, 2], []]),
         ([b"\xff", b"\xe6\x9d", b"a"], ["\ufffd", "\ufffd", "a"], [[0], [1], [2]]),
         ([b"<x>", b"", b"a", b""], ["a"], [[2]]),
+        ([b"\xc2", b"", b"\x80"], ["\x80"], [[0, 1, 2]]),
     ],
 )
 def test_tokens_that_are_parts_of_characters_or_of_none_go_with_what_is_told_of_them(
